@@ -1,0 +1,80 @@
+"""Speculative decoding for Hugging Face language models that proves the output did not change.
+
+    from draftproof import Speculator
+
+    speculator = Speculator("demo-target", "demo-draft", k=5)
+    generation = speculator.generate("The for statement", max_new_tokens=64, check=True)
+    print(generation.text, generation.counts.acceptance_rate, generation.identical)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from draftproof.engines.local import Chunk, Speculator, Stream
+    from draftproof.engines.hook import custom_generate
+    from draftproof.errors import (
+        CacheError,
+        ConfigError,
+        DivergenceError,
+        DraftproofError,
+        EngineError,
+        LoadError,
+        MissingExtra,
+        PairError,
+        ResultError,
+    )
+    from draftproof.records import Counts, Divergence, Generation, Round, Seconds
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CacheError": "errors",
+    "Chunk": "engines.local",
+    "ConfigError": "errors",
+    "Counts": "records",
+    "Divergence": "records",
+    "DivergenceError": "errors",
+    "DraftproofError": "errors",
+    "EngineError": "errors",
+    "Generation": "records",
+    "LoadError": "errors",
+    "MissingExtra": "errors",
+    "PairError": "errors",
+    "ResultError": "errors",
+    "Round": "records",
+    "Seconds": "records",
+    "Speculator": "engines.local",
+    "Stream": "engines.local",
+    "custom_generate": "engines.hook",
+}
+
+__all__ = [
+    "CacheError",
+    "Chunk",
+    "ConfigError",
+    "Counts",
+    "Divergence",
+    "DivergenceError",
+    "DraftproofError",
+    "EngineError",
+    "Generation",
+    "LoadError",
+    "MissingExtra",
+    "PairError",
+    "ResultError",
+    "Round",
+    "Seconds",
+    "Speculator",
+    "Stream",
+    "custom_generate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: torch takes seconds to import, and `--help` should not wait."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'draftproof' has no attribute {name!r}")
+    return getattr(import_module(f"draftproof.{_HOMES[name]}"), name)

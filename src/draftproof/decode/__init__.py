@@ -1,0 +1,1 @@
+"""The loop: propose, one target pass, judge, keep."""

@@ -1,0 +1,89 @@
+"""Where two texts part, and whether arithmetic or a fault is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from draftproof.models.session import Session
+from draftproof.records import Divergence, Generation
+
+
+def same_text(speculative: Generation, plain: Generation) -> bool:
+    """Return whether two generations are the same: tokens, text and how they ended."""
+    return (speculative.tokens, speculative.text, speculative.finish_reason, speculative.stop) == (
+        plain.tokens,
+        plain.text,
+        plain.finish_reason,
+        plain.stop,
+    )
+
+
+def attribute(
+    target: Session, prompt: Sequence[int], speculative: Generation, plain: Generation
+) -> Divergence:
+    """Find the first differing token and replay both ways to it, to say what made the difference.
+
+    A pass over one token and a pass over several round differently in their last bits. So the plain text is scored
+    again, with no draft in play, in passes of the shapes that speculation used, and in one go. If that chooses another
+    token than plain decoding did, or if its rounding is larger than plain decoding's margin, the two best tokens are a
+    numeric tie. If not, something else is wrong: a bug.
+    """
+    at = _first_difference(speculative.tokens, plain.tokens)
+    theirs = speculative.tokens[at] if at < len(speculative.tokens) else None
+    ours = plain.tokens[at] if at < len(plain.tokens) else None
+    if theirs is None or ours is None:
+        return Divergence(at, theirs, ours, None, None, block_flips=False, noise=None, kind="bug")
+    plain_row = _replay(target, prompt, plain, plain.tokens, at)
+    speculative_row = _replay(target, prompt, speculative, None, at)
+    blocks = [_replay(target, prompt, speculative, plain.tokens, at), _in_one_go(target, prompt, plain.tokens[:at])]
+    flips = any(int(row.argmax()) != ours for row in blocks)
+    noise = max(float((row - plain_row).abs().max()) for row in blocks)
+    gap = _gap(plain_row)
+    return Divergence(
+        position=at,
+        speculative_token=theirs,
+        plain_token=ours,
+        speculative_gap=_gap(speculative_row),
+        plain_gap=gap,
+        block_flips=flips,
+        noise=noise,
+        kind="numeric tie" if flips or gap <= noise else "bug",
+    )
+
+
+def _first_difference(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _replay(
+    target: Session, prompt: Sequence[int], shapes: Generation, text: Sequence[int] | None, at: int
+) -> torch.Tensor:
+    """Repeat the passes of `shapes` up to generated token `at`, and return the logits that chose it.
+
+    With `text`, its tokens stand in for the guesses, so that nothing in the pass comes from a draft.
+    """
+    target.reset(len(prompt) + at + 1)
+    if len(prompt) > 1:
+        target.read(prompt[:-1])
+    done = 0
+    for round_ in shapes.rounds:
+        written = shapes.tokens[:done] if text is None else text[:done]
+        width = len(round_.proposed)
+        block = round_.proposed if text is None else tuple(text[done : done + width])
+        rows = target.read([*prompt, *written, *block], last=len(block) + 1)
+        if at - done < len(round_.tokens):
+            return rows[min(at - done, len(block))].float()
+        done += len(round_.tokens)
+    raise AssertionError("the difference lies behind the last round")
+
+
+def _in_one_go(target: Session, prompt: Sequence[int], text: Sequence[int]) -> torch.Tensor:
+    target.reset(len(prompt) + len(text))
+    return target.read([*prompt, *text])[0].float()
+
+
+def _gap(row: torch.Tensor) -> float:
+    best, second = row.topk(2).values.tolist()
+    return float(best - second)

@@ -1,0 +1,145 @@
+"""The one loop. A round is: propose, one target pass over [pending, guesses], judge, keep. With k = 0 it is plain decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from draftproof.clock import Clock
+from draftproof.exchange import Proposal
+from draftproof.models.session import Session
+from draftproof.propose.base import Proposer
+from draftproof.records import FinishReason, Generation, Round, Seconds, count
+from draftproof.verify.greedy import judge
+
+
+class StopRule(Protocol):
+    """What the loop needs to know about the end of a text; `decode.stop.Stop` is the usual one."""
+
+    text: str
+    reason: FinishReason | None
+    match: int | str | None
+
+    @property
+    def remaining(self) -> int: ...
+
+    def push(self, token: int) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+class Decoding:
+    """One request. Iterate it for its rounds; ask `generation()` for the record, at the end or at any time before.
+
+    `prompt` must not be empty, and must leave room in the target's window. `proposer` None, or `k` 0, is plain decoding.
+    """
+
+    def __init__(
+        self,
+        target: Session,
+        prompt: Sequence[int],
+        *,
+        proposer: Proposer | None = None,
+        k: int = 0,
+        stop: StopRule,
+        clock: Clock,
+    ) -> None:
+        self._target = target
+        self._proposer = proposer if k > 0 else None
+        self._k = k if proposer is not None else 0
+        self._stop = stop
+        self._clock = clock
+        self._prompt_tokens = len(prompt)
+        self._sequence = list(prompt)
+        self._rounds: list[Round] = []
+        self._faults: dict[str, None] = {}
+        self._prompt_s = 0.0
+        self._started: float | None = None
+        self._left = 0.0  # when the last round was handed out
+        self._waited_s = 0.0
+
+    def __iter__(self) -> Iterator[Round]:
+        return self
+
+    def __next__(self) -> Round:
+        if self._stop.reason is not None:
+            raise StopIteration
+        self.begin()
+        entered = self._clock.now()
+        self._waited_s += entered - self._left
+
+        k = max(0, min(self._k, self._stop.remaining - 1))
+        proposal = self._proposer.propose(self._sequence, k) if self._proposer and k else Proposal(())
+        drafted = self._clock.now()
+        logits = self._target.read([*self._sequence, *proposal.tokens], last=len(proposal.tokens) + 1)
+        verified = self._clock.now()
+
+        verdict = judge(proposal, logits)
+        allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
+        kept = self._keep(allowed)
+        if proposal.fault:
+            self._faults[proposal.fault] = None
+        self._left = self._clock.now()
+        done = Round(
+            proposed=proposal.tokens,
+            accepted=verdict.accepted,
+            tokens=tuple(kept),
+            cut=len(allowed) - len(kept),
+            draft_passes=proposal.passes,
+            catch_up_passes=proposal.catch_up_passes,
+            draft_s=drafted - entered,
+            target_s=verified - drafted,
+            overhead_s=self._left - verified,
+        )
+        self._rounds.append(done)
+        return done
+
+    def begin(self) -> None:
+        """Read the prompt into both models, all but its last token; the first round does this if nobody did."""
+        if self._started is not None:
+            return
+        self._started = self._clock.now()
+        prompt = self._sequence
+        reserve = len(prompt) + self._stop.remaining
+        self._target.reset(reserve)
+        if len(prompt) > 1:
+            self._target.read(prompt[:-1])
+        if self._proposer is not None:
+            self._proposer.begin(prompt, reserve)
+        self._left = self._clock.now()
+        self._prompt_s = self._left - self._started
+
+    def generation(self) -> Generation:
+        """Return the record so far; a text that has not ended counts as cancelled."""
+        rounds = tuple(self._rounds)
+        return Generation(
+            text=self._stop.text,
+            tokens=tuple(token for r in rounds for token in r.tokens),
+            finish_reason=self._stop.reason or "cancelled",
+            stop=self._stop.match,
+            prompt_tokens=self._prompt_tokens,
+            k=self._k,
+            rounds=rounds,
+            counts=count(rounds),
+            seconds=Seconds(
+                prompt_s=self._prompt_s,
+                draft_s=sum(r.draft_s for r in rounds),
+                target_s=sum(r.target_s for r in rounds),
+                overhead_s=sum(r.overhead_s for r in rounds),
+                total_s=0.0 if self._started is None else self._left - self._started - self._waited_s,
+            ),
+            warnings=tuple(self._faults),
+        )
+
+    def cancel(self) -> Generation:
+        """End the text here, and return its record."""
+        self._stop.cancel()
+        return self.generation()
+
+    def _keep(self, allowed: list[int]) -> list[int]:
+        """Add tokens to the text up to where it ends; return those that were added."""
+        for i, token in enumerate(allowed):
+            self._sequence.append(token)
+            if self._stop.push(token):
+                return allowed[: i + 1]
+        return allowed

@@ -1,0 +1,1 @@
+"""Ways to generate a text, behind one call."""

@@ -1,0 +1,254 @@
+"""Speculative decoding on this machine, in five lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from draftproof.clock import Clock, DeviceClock
+from draftproof.decode.divergence import attribute, same_text
+from draftproof.decode.loop import Decoding
+from draftproof.decode.stop import Stop
+from draftproof.errors import ConfigError, DivergenceError, PairError
+from draftproof.models.load import Loaded, end_tokens_of, load
+from draftproof.models.session import ModelSession, check_cache
+from draftproof.models.tokens import TextStream, compare_vocabularies, encode
+from draftproof.propose.draft import Draft
+from draftproof.records import Divergence, Generation, Placement, Round
+
+MAX_K = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one round added to a streamed text."""
+
+    text: str
+    """Newly readable text; it is final, and may be empty."""
+    round: Round
+
+
+class Stream:
+    """A text as it is written. Iterate it; `generation` is its record, at the end or (`cancelled`) before."""
+
+    def __init__(self, decoding: Decoding, stop: Stop) -> None:
+        self._decoding = decoding
+        self._stop = stop
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for round_ in self._decoding:
+            yield Chunk(self._stop.readable(), round_)
+
+    @property
+    def generation(self) -> Generation:
+        return self._decoding.generation()
+
+    def cancel(self) -> Generation:
+        """End the text here, and return its record."""
+        return self._decoding.cancel()
+
+    def readable(self) -> str:
+        """Text that became final and was not handed out yet: after `cancel`, what was held back."""
+        return self._stop.readable()
+
+
+class Speculator:
+    """A target and its draft, ready to write.
+
+    `target` and `draft` are hub names, folders, `.gguf` files, or transformers models (then give `tokenizer`, and
+    `draft_tokenizer` to have the pair checked). Without a draft, or with `k=0`, it writes plainly. `device` and `dtype`
+    are decided once for each model; the draft follows the target's device unless told otherwise.
+
+    Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
+    """
+
+    def __init__(
+        self,
+        target: str | Path | PreTrainedModel,
+        draft: str | Path | PreTrainedModel | None = None,
+        k: int = 5,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        draft_device: str | None = None,
+        draft_dtype: str | None = None,
+        revision: str | None = None,
+        draft_revision: str | None = None,
+        draft_window: int | None = None,
+        tokenizer: Any = None,
+        draft_tokenizer: Any = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.k = check_k(k)
+        self.target = _loaded(target, tokenizer, device, dtype, revision)
+        self.draft: Loaded | None = None
+        self.notes: list[str] = list(self.target.notes)
+        self._plain_session = ModelSession(self.target.model)
+        self._target_session = ModelSession(self.target.model)
+        self._draft_session: ModelSession | None = None
+        devices = [self.target.placement.device]
+        if draft is not None:
+            where = draft_device or self.target.placement.device
+            self.draft = _loaded(draft, draft_tokenizer, where, draft_dtype or dtype, draft_revision)
+            self._draft_session = ModelSession(self.draft.model, window=draft_window)
+            self._check_pair(self.target, self.draft)
+            devices.append(self.draft.placement.device)
+        self.clock = clock or DeviceClock(*devices)
+
+    def _check_pair(self, target: Loaded, draft: Loaded) -> None:
+        if target.tokenizer is not None and draft.tokenizer is not None:
+            if note := compare_vocabularies(target.tokenizer, draft.tokenizer):
+                self.notes.append(note)
+        assert self._draft_session is not None
+        if self._draft_session.width != self._target_session.width:
+            self.notes.append(
+                f"output sizes {self._target_session.width} (target) and {self._draft_session.width} (draft) differ: "
+                "rows padded for speed; the tokenizers decide"
+            )
+
+    def encode(self, prompt: str | Sequence[int], *, chat: bool = False) -> list[int]:
+        """Return the prompt's token ids; ids are checked against the target's range. Raises `ConfigError`."""
+        if isinstance(prompt, str):
+            if self.target.tokenizer is None:
+                raise ConfigError("this Speculator has no tokenizer; pass tokenizer=…, or give the prompt as token ids.")
+            return encode(self.target.tokenizer, prompt, chat=chat)
+        ids = [int(i) for i in prompt]
+        if not ids:
+            raise ConfigError("the prompt holds no tokens; give at least one.")
+        if bad := next((i for i in ids if not 0 <= i < self._target_session.width), None):
+            raise ConfigError(f"token id {bad} is outside the target's range 0..{self._target_session.width - 1}.")
+        return ids
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_new_tokens: int = 128,
+        stop: str | Sequence[str] = (),
+        chat: bool = False,
+        k: int | None = None,
+    ) -> Stream:
+        """Write after `prompt`, round by round.
+
+        `max_new_tokens` is at least 1; the text also ends where the target's window does. `stop` holds strings that end
+        the text before them. `k` overrides the number of guesses a round; 0 writes plainly. Plain and speculative
+        streams may run side by side; of two streams of one kind, the newer takes over the cache.
+        """
+        ids = self.encode(prompt, chat=chat)
+        k = self.k if k is None else check_k(k)
+        window = self._target_session.window
+        if max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+        if window is not None and len(ids) >= window:
+            raise ConfigError(
+                f"the prompt has {len(ids)} tokens and the target's window holds {window}; shorten the prompt."
+            )
+        limit = max_new_tokens if window is None else min(max_new_tokens, window - len(ids))
+        tokenizer = self.target.tokenizer
+        rule = Stop(
+            limit=limit,
+            end_tokens=self.target.end_tokens,
+            strings=(stop,) if isinstance(stop, str) else tuple(stop),
+            text=None if tokenizer is None else TextStream(tokenizer, ids),
+        )
+        proposer = None
+        if k and self._draft_session is not None:
+            proposer = Draft(self._draft_session, self._target_session.width)
+        session = self._target_session if proposer else self._plain_session
+        return Stream(Decoding(session, ids, proposer=proposer, k=k, stop=rule, clock=self.clock), rule)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_new_tokens: int = 128,
+        stop: str | Sequence[str] = (),
+        chat: bool = False,
+        k: int | None = None,
+        check: bool = False,
+    ) -> Generation:
+        """Write after `prompt` and return the record; the options are those of `stream`.
+
+        With `check`, plain decoding writes the text again, and a difference raises `DivergenceError`.
+        """
+        ids = self.encode(prompt, chat=chat)
+        stream = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=k)
+        for _ in stream:
+            pass
+        generation = stream.generation
+        if not check:
+            return generation
+        plain = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=0)
+        for _ in plain:
+            pass
+        if not same_text(generation, plain.generation):
+            raise DivergenceError(describe(self.attribute(ids, generation, plain.generation), self.target))
+        return replace(generation, identical=True)
+
+    def attribute(self, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Divergence:
+        """Say where two generations of `prompt` part, and why."""
+        return attribute(self._target_session, prompt, speculative, plain)
+
+    def warm_up(self, repeats: int = 3) -> None:
+        """Run passes of the shapes that a round uses, so that first-time costs fall outside what is measured."""
+        for session in (self._plain_session, self._target_session, self._draft_session):
+            if session is not None:
+                for width in (self.k + 1, 2, 1):
+                    for _ in range(repeats):
+                        session.reset()
+                        session.read([0] * (8 + width), last=width)
+                session.reset()
+
+
+def check_k(k: int) -> int:
+    """Return `k` if it is in range; raise `ConfigError` if not."""
+    if not 0 <= k <= MAX_K:
+        raise ConfigError(f"k is {k}; it must lie between 0 (plain decoding) and {MAX_K}.")
+    return k
+
+
+def describe(found: Divergence, target: Loaded) -> str:
+    """Say in words where speculative and plain decoding parted, and what to do."""
+
+    def show(token: int | None) -> str:
+        if token is None:
+            return "no token (it had ended)"
+        return f"{token}" if target.tokenizer is None else f"{token} ({target.tokenizer.decode([token])!r})"
+
+    def gap(value: float | None) -> str:
+        return "" if value is None else f", {value:.3g} ahead of its second best"
+
+    lines = [
+        f"speculative and plain decoding differ at generated token {found.position}:",
+        f"  speculative wrote {show(found.speculative_token)}{gap(found.speculative_gap)}",
+        f"  plain wrote {show(found.plain_token)}{gap(found.plain_gap)}",
+    ]
+    if found.kind == "numeric tie":
+        shape = "chooses another token too" if found.block_flips else "moves the logits by more than that gap"
+        lines.append(
+            f"  numeric tie: scoring the same prefix as a block, with no draft in play, {shape} "
+            f"(the shape alone moves a logit by up to {found.noise:.3g} in {target.placement.dtype})."
+        )
+        lines.append("  Neither text is wrong; for texts that agree, use --dtype float32.")
+    else:
+        lines.append(
+            "  bug: scoring the same prefix as a block, with no draft in play, chooses plain decoding's token. "
+            "Please report it with the --json file."
+        )
+    return "\n".join(lines)
+
+
+def _loaded(
+    source: str | Path | PreTrainedModel, tokenizer: Any, device: str, dtype: str, revision: str | None
+) -> Loaded:
+    if isinstance(source, str | Path):
+        return load(source, device=device, dtype=dtype, revision=revision)
+    if not isinstance(source, PreTrainedModel):
+        raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
+    check_cache(source)
+    placement = Placement(str(source.device), str(source.dtype).removeprefix("torch."), "as the model was given")
+    return Loaded(source.config.name_or_path or "model", source, tokenizer, placement, end_tokens_of(source))

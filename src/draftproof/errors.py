@@ -1,0 +1,70 @@
+"""The errors a user can meet. Each says what went wrong, with which values, and what to try next.
+
+DraftproofError
+├── ConfigError      an option is out of range, or options contradict each other
+├── LoadError        a model, tokenizer or file cannot be loaded
+│   └── MissingExtra an optional package is not installed
+├── PairError        target and draft do not fit each other
+├── CacheError       the model keeps its past in a form that cannot be addressed by position
+├── MeasureError     a number would mislead, so it is not given
+├── ResultError      a results file cannot be read or written
+├── EngineError      the model misbehaved while generating
+└── DivergenceError  speculative and plain text differ
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DraftproofError(Exception):
+    """Base of every error that draftproof raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    """What the command line exits with: 1 failed, 2 misused."""
+
+
+class ConfigError(DraftproofError):
+    """Raised when an option is out of range, or when options contradict each other."""
+
+    exit_code = 2
+
+
+class LoadError(DraftproofError):
+    """Raised when a model, a tokenizer or a file cannot be loaded."""
+
+    exit_code = 2
+
+
+class MissingExtra(LoadError):
+    """Raised when an optional package is needed and not installed."""
+
+
+class PairError(DraftproofError):
+    """Raised when target and draft do not fit each other, before anything is generated."""
+
+    exit_code = 2
+
+
+class CacheError(DraftproofError):
+    """Raised when a model's cache cannot be addressed by position, so that guesses could not be taken back."""
+
+    exit_code = 2
+
+
+class MeasureError(DraftproofError):
+    """Raised when a measurement would mislead."""
+
+
+class ResultError(DraftproofError):
+    """Raised when a results file cannot be read or written."""
+
+    exit_code = 2
+
+
+class EngineError(DraftproofError):
+    """Raised when a model misbehaves while generating, for example by returning NaN."""
+
+
+class DivergenceError(DraftproofError):
+    """Raised when speculative and plain decoding wrote different tokens."""

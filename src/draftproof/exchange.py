@@ -1,0 +1,29 @@
+"""What passes between propose, verify and decode: a proposal and its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The guesses of one round, only the proposed tokens, never the text before them."""
+
+    tokens: tuple[int, ...]
+    """Guessed token ids, in order; empty when the proposer has nothing to offer."""
+    passes: int = 0
+    """Forward passes of the draft that this proposal took."""
+    catch_up_passes: int = 0
+    """Of these, passes that only read in accepted text and guessed nothing."""
+    fault: str | None = None
+    """What went wrong in the proposer, if anything: the text is not affected, the speed is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the target made of a proposal."""
+
+    accepted: int
+    """Length of the leading run of guesses that the rule kept."""
+    next_token: int
+    """The target's own token after that run: a correction, or the bonus after a fully accepted block."""

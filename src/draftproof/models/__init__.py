@@ -1,0 +1,1 @@
+"""Models: loading, placement, the position-addressed cache, sessions, tokens."""

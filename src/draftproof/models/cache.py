@@ -1,0 +1,87 @@
+"""A key/value cache that is addressed by position: going back means writing again at an earlier position.
+
+Each pass says at which positions its tokens stand. Keys and values are written there, and what the pass sees ends with
+its own last position, so entries of rejected guesses are overwritten or never seen; nothing is ever cropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+BLOCK = 256
+"""The cache grows by multiples of this many positions."""
+
+
+@dataclass(slots=True)
+class _Span:
+    """The positions `start` up to `end` (exclusive) that the running pass writes, shared by all layers."""
+
+    start: int = 0
+    end: int = 0
+    reserved: int = 0
+
+
+class _Layer(CacheLayerMixin):
+    """One layer's keys and values, each `[rows, heads, positions, head size]`."""
+
+    is_sliding = False  # every position is kept; a sliding window is a matter of the mask
+
+    def __init__(self, span: _Span) -> None:
+        super().__init__()
+        self.span = span
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.keys = key_states.new_zeros((*key_states.shape[:2], 0, key_states.shape[3]))
+        self.values = value_states.new_zeros((*value_states.shape[:2], 0, value_states.shape[3]))
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the new states at the span's positions; return all states up to its end."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start, end = self.span.start, self.span.end
+        assert self.keys is not None and self.values is not None
+        if self.keys.shape[2] < end:
+            capacity = -(-max(end, self.span.reserved) // BLOCK) * BLOCK
+            self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
+        self.keys[:, :, start:end] = key_states
+        self.values[:, :, start:end] = value_states
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def get_seq_length(self) -> int:
+        return self.span.start
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.span.start + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length  # the name before transformers 5.2x
+
+
+def _grown(states: torch.Tensor, capacity: int) -> torch.Tensor:
+    wider = states.new_zeros((*states.shape[:2], capacity, states.shape[3]))
+    wider[:, :, : states.shape[2]] = states
+    return wider
+
+
+class PositionCache(Cache):  # type: ignore[misc]
+    """A transformers cache whose passes are placed by `place`; layers appear as the model asks for them."""
+
+    def __init__(self) -> None:
+        self.span = _Span()
+        super().__init__(layer_class_to_replicate=lambda: _Layer(self.span))
+
+    def place(self, start: int, end: int) -> None:
+        """Say that the next pass stands at positions `start` up to `end` (exclusive)."""
+        self.span.start, self.span.end = start, end
+
+    def reserve(self, positions: int) -> None:
+        """Make room for this many positions in one allocation, at the next pass that needs more room."""
+        self.span.reserved = positions

@@ -1,0 +1,198 @@
+"""Load a model and its tokenizer from a folder, a GGUF file or the hub, or say in one line why not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from draftproof.errors import DraftproofError, LoadError, MissingExtra
+from draftproof.models.placement import DTYPES, place
+from draftproof.models.session import check_cache, refuse_unsupported
+from draftproof.records import Placement
+
+EMBEDDED = {"demo-target": "target", "demo-draft": "draft"}
+"""Names of the pair that ships inside the package, and their folders."""
+HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that is ready to run."""
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: Any
+    placement: Placement
+    end_tokens: frozenset[int]
+    notes: tuple[str, ...] = ()
+
+
+def load(
+    name: str | Path, *, device: str = "auto", dtype: str = "auto", revision: str | None = None
+) -> Loaded:
+    """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`.
+
+    Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
+    `ConfigError` for a device that is not there; all before the weights are read where that can be known.
+    """
+    path = find(str(name), revision)
+    try:
+        return _load_gguf(str(name), path, device, dtype) if path.is_file() else _load_folder(str(name), path, device, dtype)
+    except DraftproofError:
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+        raise LoadError(f"cannot load {str(name)!r}: {_first_line(error)}") from error
+
+
+def find(name: str, revision: str | None = None) -> Path:
+    """Return the folder or file that `name` stands for, downloading it from the hub if it is a hub name."""
+    if name in EMBEDDED:
+        return Path(__file__).parent.parent / "pair" / EMBEDDED[name]
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LoadError(f"{name!r} is a folder without config.json; give the folder that holds the model's files.")
+        return path
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise LoadError(f"{name!r} is a file, but not a .gguf file; give a folder, a .gguf file or a hub name.")
+        return path
+    if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise LoadError(f"{name!r} does not exist; give a folder, a .gguf file or a hub name such as 'Qwen/Qwen3-0.6B'.")
+    return _download(name, revision)
+
+
+def _download(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+    except Exception as error:  # the hub's client raises a dozen unrelated kinds; each means the same to the user
+        raise LoadError(
+            f"{name!r} is neither a folder or file here nor to be had from the model hub "
+            f"({type(error).__name__}: {_first_line(error)}). Check the spelling and the network, or give a folder."
+        ) from error
+
+
+def _load_folder(name: str, path: Path, device: str, dtype: str) -> Loaded:
+    config = AutoConfig.from_pretrained(path)
+    stored = str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
+    placement = place(device, dtype, stored=stored)
+    known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    if not known and not config.is_encoder_decoder:
+        raise LoadError(f"{name!r} is a {config.model_type!r} model, which does not write text token by token.")
+    refuse_unsupported(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)] if known else None)
+    _check_weights(name, path, placement)
+    tokenizer = _tokenizer(name, path)
+    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[placement.dtype], output_loading_info=True)
+    _refuse_random_weights(name, info)
+    return _ready(name, model, tokenizer, placement)
+
+
+def _load_gguf(name: str, path: Path, device: str, dtype: str) -> Loaded:
+    missing = [p for p in ("gguf", "accelerate") if importlib.util.find_spec(p) is None]
+    if missing:
+        raise MissingExtra(f"a .gguf file needs {' and '.join(missing)}: pip install 'draftproof[gguf]'")
+    from transformers import GgufConfig
+
+    placement = place(device, dtype)
+    _require_memory(name, 4 * path.stat().st_size, placement)
+    tokenizer = _tokenizer(name, path.parent, gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent,
+        gguf_file=path.name,
+        dtype=DTYPES[placement.dtype],
+        quantization_config=GgufConfig(dequantize=True),
+    ).to(DTYPES[placement.dtype])
+    refuse_unsupported(model.config, type(model))
+    return _ready(name, model, tokenizer, placement)
+
+
+def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placement) -> Loaded:
+    model = model.to(placement.device).eval()
+    check_cache(model)
+    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), tuple(_notes(name, model)))
+
+
+def end_tokens_of(model: PreTrainedModel) -> frozenset[int]:
+    """Return the ids that end a text, as transformers' `generate` takes them: one, several or none."""
+    ids = model.generation_config.eos_token_id if model.generation_config is not None else None
+    if ids is None:
+        ids = model.config.get_text_config(decoder=True).eos_token_id
+    if ids is None:
+        return frozenset()
+    return frozenset(int(i) for i in (ids if isinstance(ids, list | tuple) else [ids]))
+
+
+def _notes(name: str, model: PreTrainedModel) -> list[str]:
+    """Settings shipped with the model that change what greedy means, and that are not applied here."""
+    config = model.generation_config
+    penalty = getattr(config, "repetition_penalty", None)
+    if penalty not in (None, 1.0):
+        return [f"{name!r} ships repetition_penalty={penalty}, which is not applied: greedy means the model's own logits"]
+    return []
+
+
+def _tokenizer(name: str, path: Path, **kwargs: str) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(path, **kwargs)
+    except Exception as error:  # tokenizers raise bare exceptions of their own for broken files
+        raise LoadError(f"cannot load the tokenizer of {name!r}: {_first_line(error)}") from error
+
+
+def _check_weights(name: str, path: Path, placement: Placement) -> None:
+    """Raise `LoadError` if weight files are absent, cut off, or larger than the memory left."""
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        other = " (it has .bin files: save it again with model.save_pretrained)" if list(path.glob("*.bin")) else ""
+        raise LoadError(f"{name!r} has no .safetensors weights{other}.")
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        wanted = set(json.loads(index.read_text())["weight_map"].values())
+        if absent := sorted(wanted - {f.name for f in files}):
+            raise LoadError(f"{name!r} lacks {absent[0]!r}, which its index names; download it again.")
+    parameters = 0
+    for file in files:
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                parameters += sum(_size(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise LoadError(f"{str(file)!r} is cut off or damaged ({_first_line(error)}); download it again.") from error
+    _require_memory(name, parameters * DTYPES[placement.dtype].itemsize, placement)
+
+
+def _size(shape: list[int]) -> int:
+    return int(torch.Size(shape).numel())
+
+
+def _require_memory(name: str, needed: int, placement: Placement) -> None:
+    free = psutil.virtual_memory().available
+    if placement.device.startswith("cuda"):
+        free = torch.cuda.mem_get_info(placement.device)[0]
+    if needed > free:
+        raise LoadError(
+            f"{name!r} needs {needed / 2**30:.1f} GiB in {placement.dtype}, and {free / 2**30:.1f} GiB are free on "
+            f"{placement.device}; close other programs, choose a smaller model, or --dtype bfloat16."
+        )
+
+
+def _refuse_random_weights(name: str, info: dict[str, Any]) -> None:
+    missing = sorted(info["missing_keys"])
+    mismatched = sorted(str(m[0]) for m in info["mismatched_keys"])
+    if missing or mismatched:
+        what = f"lacks the weight {missing[0]!r}" if missing else f"has {mismatched[0]!r} in another shape than its config"
+        more = len(missing) + len(mismatched) - 1
+        also = f" (and {more} more)" if more else ""
+        raise LoadError(f"{name!r} {what}{also}; it would run with random numbers there, so it is not run.")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,205 @@
+"""A model that reads one growing sequence. It is handed the tokens to stand on, and runs only what it has not read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel
+
+from draftproof.errors import CacheError, ConfigError
+from draftproof.models.cache import PositionCache
+
+CHUNK = 512
+"""A long prompt is read in passes of this many tokens, so that masks and logits stay small."""
+
+
+class Session(Protocol):
+    """What proposers and the loop need of a model."""
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens the model can read, or None when it sets no limit."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Number of logits in a row; every token id read must be below it."""
+        ...
+
+    @property
+    def passes(self) -> int:
+        """Forward passes since the session was made."""
+        ...
+
+    def reset(self, reserve: int = 0) -> None:
+        """Forget everything read; expect a text of about `reserve` tokens."""
+        ...
+
+    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
+        """Stand on `sequence`, and return the logits at its final `last` positions, `[last, width]`."""
+        ...
+
+
+class ModelSession:
+    """A `Session` over a decoder-only transformers model, with a position-addressed cache.
+
+    `window` lowers the model's own limit; raising it is a `ConfigError`.
+    """
+
+    def __init__(self, model: PreTrainedModel, window: int | None = None) -> None:
+        self.model = model
+        config = model.config.get_text_config(decoder=True)
+        refuse_unsupported(model.config, type(model))
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
+        self._windows = _attention_windows(config)
+        self._additive = config._attn_implementation == "eager"
+        self._window = _checked_window(getattr(config, "max_position_embeddings", None), window)
+        head = model.get_output_embeddings()
+        self._width = int(config.vocab_size if head is None else head.weight.shape[0])
+        self._passes = 0
+        self.cache = PositionCache()
+        self.held: list[int] = []
+
+    @property
+    def window(self) -> int | None:
+        return self._window
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    @property
+    def passes(self) -> int:
+        return self._passes
+
+    def reset(self, reserve: int = 0) -> None:
+        self.held = []
+        self.cache.reserve(min(reserve, self._window or reserve))
+
+    @torch.inference_mode()
+    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
+        assert 0 < last <= len(sequence)
+        start = min(common_prefix(self.held, sequence), len(sequence) - last)
+        while True:
+            left = len(sequence) - start
+            end = len(sequence) if left <= max(CHUNK, last) else start + min(CHUNK, left - last)
+            del self.held[start:]  # should the pass be interrupted, nothing half-written counts as read
+            logits = self._forward(sequence[start:end], start, last if end == len(sequence) else 1)
+            self.held.extend(sequence[start:end])
+            if end == len(sequence):
+                return logits
+            start = end
+
+    def _forward(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
+        end = start + len(tokens)
+        device = self.model.device
+        self.cache.place(start, end)
+        positions = torch.arange(start, end, device=device)
+        kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
+        if self._keep_name:
+            kwargs[self._keep_name] = last
+        output = self.model(
+            input_ids=torch.tensor([list(tokens)], device=device),
+            position_ids=positions[None],
+            attention_mask=self._masks(positions, end),
+            **kwargs,
+        )
+        self._passes += 1
+        rows: torch.Tensor = output.logits[0, -last:]
+        return rows
+
+    def _masks(self, positions: torch.Tensor, end: int) -> torch.Tensor | dict[str, torch.Tensor]:
+        """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
+        masks = {kind: self._mask(positions, end, window) for kind, window in self._windows.items()}
+        return masks if len(masks) > 1 else next(iter(masks.values()))
+
+    def _mask(self, positions: torch.Tensor, end: int, window: int | None) -> torch.Tensor:
+        keys = torch.arange(end, device=positions.device)
+        seen = keys <= positions[:, None]
+        if window is not None:
+            seen &= keys > positions[:, None] - window
+        if self._additive:
+            dtype = self.model.dtype
+            zero = torch.zeros((), dtype=dtype, device=positions.device)
+            return torch.where(seen, zero, torch.finfo(dtype).min)[None, None]
+        return seen[None, None]
+
+
+def common_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
+    """Return how many leading tokens the two sequences share."""
+    low, high = 0, min(len(held), len(wanted))
+    while low < high:  # halve: slices compare at the speed of C
+        middle = (low + high + 1) // 2
+        if list(held[low:middle]) == list(wanted[low:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _checked_window(own: int | None, wanted: int | None) -> int | None:
+    if wanted is None:
+        return own
+    if wanted < 1 or (own is not None and wanted > own):
+        raise ConfigError(f"a window of {wanted} tokens is not possible; the model allows 1 to {own or 'any number'}.")
+    return wanted
+
+
+def _attention_windows(config: Any) -> dict[str, int | None]:
+    """Return the attention window of each kind of layer, None for layers that see everything."""
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if kinds is None:
+        return {"full_attention": None} if window is None else {"sliding_attention": window}
+    return {kind: window if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}
+
+
+_SUPPORTED_LAYERS = {"full_attention", "sliding_attention"}
+
+
+def refuse_unsupported(config: Any, model_class: type[PreTrainedModel] | None) -> None:
+    """Raise `CacheError` for a model whose past cannot be addressed by position; needs no weights."""
+    name = f"{config.model_type!r}"
+    if config.is_encoder_decoder or model_class is None:
+        raise CacheError(f"{name} is an encoder-decoder model; draftproof works with decoder-only models.")
+    config = config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ()) - _SUPPORTED_LAYERS
+    if kinds or getattr(model_class, "_is_stateful", False):
+        what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else "a recurrent state"
+        raise CacheError(
+            f"{name} has {what}, which cannot go back after a rejected guess. "
+            "Choose a model whose layers are all attention (full or sliding window)."
+        )
+    if "position_ids" not in inspect.signature(model_class.forward).parameters:
+        raise CacheError(f"{name} does not take positions, so its cache cannot be addressed by position.")
+    if (config._attn_implementation or "sdpa") not in ("eager", "sdpa"):
+        raise CacheError(
+            f"{name} was loaded with attention {config._attn_implementation!r}, which takes no mask; "
+            "load it with attn_implementation='sdpa' or 'eager'."
+        )
+
+
+@torch.inference_mode()
+def check_cache(model: PreTrainedModel) -> None:
+    """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
+
+    Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
+    does what the loop relies on. Two passes of six tokens or fewer, and one without a cache.
+    """
+    session = ModelSession(model)
+    ids = [token % session.width for token in (11, 7, 5, 3, 13, 2)]
+    plain = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits[0].float()
+    session.read([*ids[:3], ids[0], ids[0]], last=5)
+    pieces = session.read(ids, last=3).float()
+    scale = plain.abs().max().clamp(min=1e-6)
+    bound = 1e-3 if model.dtype == torch.float32 else 0.1
+    if plain.isfinite().all() and not ((pieces - plain[3:]).abs().max() <= bound * scale):
+        raise CacheError(
+            f"{model.config.model_type!r} gives other logits when it reads a text in pieces than in one pass, "
+            "so its cache cannot be addressed by position and guesses could not be taken back."
+        )

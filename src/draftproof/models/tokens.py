@@ -1,0 +1,101 @@
+"""Tokens and text: what a prompt becomes, when new tokens are readable, and whether two tokenizers are one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from draftproof.errors import ConfigError, PairError
+
+CONTEXT = 16
+"""Tokens before the new ones that are decoded with them, so that spaces and split characters come out right."""
+UNFINISHED = "\ufffd"
+"""What decoders write for bytes that do not (yet) make a character."""
+
+
+def encode(tokenizer: Any, prompt: str, *, chat: bool = False) -> list[int]:
+    """Return the token ids of `prompt`, through the tokenizer's chat template if `chat`.
+
+    Raises `ConfigError` when nothing is left to read, or when there is no chat template.
+    """
+    if chat:
+        if not tokenizer.chat_template:
+            raise ConfigError("this tokenizer has no chat template; leave out --chat, or choose an instruct model.")
+        if not prompt.strip():
+            raise ConfigError("the chat message is empty; give some text.")
+        turns = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    else:
+        ids = tokenizer(prompt, verbose=False)["input_ids"]
+        if not ids and tokenizer.bos_token_id is not None:
+            ids = [tokenizer.bos_token_id]
+    if not ids:
+        raise ConfigError("the prompt is empty and this tokenizer has no start token; give some text.")
+    return [int(i) for i in ids]
+
+
+class TextStream:
+    """Turns tokens into text as it becomes readable: never half a character, never something taken back later.
+
+    The joined pieces are what the new tokens add to the decoded prompt. Where the prompt ends inside a character, the
+    completed character belongs to the new text. Special tokens are left out.
+    """
+
+    def __init__(self, tokenizer: Any, prompt: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._window = list(prompt[-CONTEXT:])
+        self._shown = len(self._decode().rstrip(UNFINISHED))
+
+    def push(self, token: int) -> str:
+        """Add one token; return the text that can now be read, perhaps none."""
+        self._window.append(token)
+        text = self._decode()
+        if text.endswith(UNFINISHED):
+            return ""
+        new = text[self._shown :]
+        self._shown = len(text)
+        if len(self._window) >= 3 * CONTEXT:
+            self._window = self._window[-CONTEXT:]
+            self._shown = len(self._decode())
+        return new
+
+    def finish(self) -> str:
+        """Return what is left when no more tokens come; bytes that never made a character show as U+FFFD."""
+        text = self._decode()
+        new = text[self._shown :]
+        self._shown = len(text)
+        return new
+
+    def _decode(self) -> str:
+        text: str = self._tokenizer.decode(
+            self._window, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+
+def compare_vocabularies(target: Any, draft: Any) -> str | None:
+    """Check that target and draft number the same pieces of text in the same way.
+
+    Compared by content: the sizes of the models' outputs say nothing, they are padded for speed. Ids that only one of
+    the tokenizers has are allowed (a few added tokens), and described in the returned note. Raises `PairError` naming
+    the first id that means two things.
+    """
+    ours = {int(i): token for token, i in target.get_vocab().items()}
+    theirs = {int(i): token for token, i in draft.get_vocab().items()}
+    shared = ours.keys() & theirs.keys()
+    differing = [i for i in shared if ours[i] != theirs[i]]
+    if differing or not shared:
+        raise PairError(_describe_mismatch(target, draft, min(differing, default=0), len(differing), len(shared)))
+    only = len(ours) - len(shared), len(theirs) - len(shared)
+    if only == (0, 0):
+        return None
+    return f"tokenizers agree on {len(shared)} ids; {only[0]} more only in the target's, {only[1]} only in the draft's"
+
+
+def _describe_mismatch(target: Any, draft: Any, token: int, differing: int, shared: int) -> str:
+    return (
+        f"target and draft have different tokenizers: id {token} is {target.decode([token])!r} for the target "
+        f"and {draft.decode([token])!r} for the draft ({differing} of {shared} shared ids differ). "
+        "Choose a draft of the target's own family."
+    )

@@ -1,0 +1,180 @@
+"""What happened, as frozen records without tensors. Seconds and fractions here; milliseconds and per cent on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "cancelled"]
+"""`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One proposal, one verification pass of the target, one verdict."""
+
+    proposed: tuple[int, ...]
+    """The guesses, empty in a plain round."""
+    accepted: int
+    """How many leading guesses the rule kept, before anything was cut at the end of the text."""
+    tokens: tuple[int, ...]
+    """What the round added to the text: accepted guesses, then the target's own token, less what was cut at the end."""
+    cut: int
+    """Tokens that the verdict allowed and the end of the text took away."""
+    draft_passes: int
+    catch_up_passes: int
+    draft_s: float
+    """Seconds in which guesses were made."""
+    target_s: float
+    """Seconds of the target's pass over the pending token and the guesses."""
+    overhead_s: float
+    """Seconds of everything else in the round: the verdict, the stop rules, decoding text, this record."""
+
+    @property
+    def drafted(self) -> int:
+        """Tokens of the text that came from the draft."""
+        return min(self.accepted, len(self.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The ledger's counts. They obey tokens = accepted + rounds - cut, and proposed = accepted + discarded."""
+
+    tokens: int
+    rounds: int
+    target_passes: int
+    draft_passes: int
+    catch_up_passes: int
+    proposed: int
+    accepted: int
+    discarded: int
+    cut: int
+    acceptance_rate: float | None
+    """accepted / proposed over all guesses, those behind a rejection included; None when nothing was proposed."""
+    tokens_per_round: float | None
+    """tokens / rounds, corrections and bonuses included; None before the first round."""
+
+
+def count(rounds: Sequence[Round]) -> Counts:
+    """Add up the counts of `rounds`."""
+    tokens = sum(len(r.tokens) for r in rounds)
+    proposed = sum(len(r.proposed) for r in rounds)
+    accepted = sum(r.accepted for r in rounds)
+    return Counts(
+        tokens=tokens,
+        rounds=len(rounds),
+        target_passes=len(rounds),
+        draft_passes=sum(r.draft_passes for r in rounds),
+        catch_up_passes=sum(r.catch_up_passes for r in rounds),
+        proposed=proposed,
+        accepted=accepted,
+        discarded=proposed - accepted,
+        cut=sum(r.cut for r in rounds),
+        acceptance_rate=accepted / proposed if proposed else None,
+        tokens_per_round=tokens / len(rounds) if rounds else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time went. The parts add up to `total_s`, which is read from the clock on its own."""
+
+    prompt_s: float
+    """Reading the prompt into the target and, where there is one, the draft."""
+    draft_s: float
+    target_s: float
+    overhead_s: float
+    total_s: float
+    """From the first read of the prompt to the last token, without the time that a reader of the stream took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One finished (or interrupted) request: the text, its tokens, and the record of every round."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """Generated token ids, the token that completed the stop included; a stop string is cut from `text` only."""
+    finish_reason: FinishReason
+    stop: int | str | None
+    """What stopped it: an end token's id, a stop string, or None."""
+    prompt_tokens: int
+    k: int
+    """Guesses asked for in a round; 0 is plain decoding."""
+    rounds: tuple[Round, ...]
+    counts: Counts
+    seconds: Seconds
+    identical: bool | None = None
+    """True when plain decoding of the same prompt wrote the same tokens; None when that was not checked."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def draft_pass_s(self) -> float | None:
+        """Median seconds of one draft pass, or None without a draft."""
+        times = [r.draft_s / r.draft_passes for r in self.rounds if r.draft_passes]
+        return median(times) if times else None
+
+    @property
+    def target_pass_s(self) -> float | None:
+        """Median seconds of one target pass, whatever its width, or None before the first round."""
+        return median(r.target_s for r in self.rounds) if self.rounds else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second over the whole request, reading the prompt included; None when nothing was generated."""
+        return len(self.tokens) / self.seconds.total_s if self.tokens and self.seconds.total_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where speculative and plain decoding part, and why."""
+
+    position: int
+    """Index of the first differing generated token."""
+    speculative_token: int | None
+    plain_token: int | None
+    """Token ids; None where that text had already ended."""
+    speculative_gap: float | None
+    plain_gap: float | None
+    """Difference of the two best logits in the pass that chose each token."""
+    block_flips: bool
+    """Whether scoring the plain text in blocks, with no draft in play, chooses another token here than plain did."""
+    noise: float | None
+    """Largest difference that the block's shape alone made to a logit at this position."""
+    kind: Literal["numeric tie", "bug"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a model runs and in which number format, and why."""
+
+    device: str
+    dtype: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine that measured."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    gpu: str | None
+    system: str
+    python: str
+    torch: str
+    transformers: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95

@@ -1,0 +1,1 @@
+"""What a person sees. Reads records and never runs a model."""

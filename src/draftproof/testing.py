@@ -1,0 +1,119 @@
+"""Doubles for tests, ours and yours: small models with known properties, and a clock that is set by hand.
+
+- `random_model` is a small Llama with large random weights: a target whose greedy text is stable in float32.
+- `noisy` is a copy with noise on its output layer: a draft that is right now and then, which finds faults in going back.
+- The model itself is the draft that is always right, which finds faults at stops and in the draft's cache.
+- `table_session` follows a function of the whole history, without any model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from draftproof.exchange import Proposal
+
+
+def random_model(seed: int = 0, **settings: object) -> LlamaForCausalLM:
+    """Return a random Llama: 300 tokens, hidden size 64, 4 layers, 4 heads sharing 2, window 256; no end token."""
+    config: dict[str, object] = {
+        "vocab_size": 300,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.5,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        **settings,
+    }
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(LlamaConfig(**config)).eval()  # type: ignore[arg-type]
+
+
+def noisy(model: PreTrainedModel, size: float, seed: int = 1) -> PreTrainedModel:
+    """Return a copy of `model` with Gaussian noise of `size` times its own spread on the output layer."""
+    twin = copy.deepcopy(model)
+    head = twin.get_output_embeddings().weight
+    head.data = head.data + torch.randn(head.shape, generator=torch.Generator().manual_seed(seed)) * size * head.std()
+    return twin
+
+
+def byte_tokenizer(added: Sequence[str] = ("<end>",), merges: Sequence[tuple[str, str]] = ()) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of the 256 bytes (id = byte), then `merges`, then `added` special tokens; the first one ends."""
+    alphabet = _byte_alphabet()
+    vocabulary = {letter: i for i, letter in enumerate(alphabet)}
+    for left, right in merges:
+        vocabulary[left + right] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocabulary, list(merges)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in added])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=added[0] if added else None)
+
+
+def _byte_alphabet() -> list[str]:
+    """The printable stand-ins that byte-level tokenizers use, in byte order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in printable]
+    letters = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(rest)}
+    return [letters[b] for b in range(256)]
+
+
+class TableSession:
+    """A session whose logits are a function of the whole history, so that a stale cache cannot stay unseen.
+
+    Like a real one it keeps what it has read and evaluates only new positions; `rule` gets the tokens up to and
+    including a position, and returns that position's logits.
+    """
+
+    def __init__(
+        self, rule: Callable[[Sequence[int]], Sequence[float]], *, width: int, window: int | None = None
+    ) -> None:
+        self._rule = rule
+        self.width = width
+        self.window = window
+        self.passes = 0
+        self.on_pass: Callable[[int], None] = lambda tokens: None
+        """Called with the number of new tokens at every pass; a test may move a clock here."""
+
+    def reset(self, reserve: int = 0) -> None:
+        pass
+
+    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
+        self.passes += 1
+        self.on_pass(last)
+        ends = range(len(sequence) - last + 1, len(sequence) + 1)
+        return torch.tensor([list(self._rule(sequence[:end])) for end in ends])
+
+
+class ScriptedProposer:
+    """Proposes what `script(sequence, k)` returns."""
+
+    def __init__(self, script: Callable[[Sequence[int], int], Sequence[int]]) -> None:
+        self._script = script
+
+    def begin(self, prompt: Sequence[int], reserve: int) -> None:
+        pass
+
+    def propose(self, sequence: Sequence[int], k: int) -> Proposal:
+        return Proposal(tuple(self._script(sequence, k)))
+
+
+class HandSetClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    def advance(self, seconds: float) -> None:
+        self.time_s += seconds

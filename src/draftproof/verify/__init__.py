@@ -1,0 +1,1 @@
+"""The rules by which the target judges a proposal."""
