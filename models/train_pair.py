@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch.nn import functional as F
+from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 END = "<|endoftext|>"
@@ -121,7 +121,7 @@ def divergence(draft_logits: torch.Tensor, target_logits: torch.Tensor) -> torch
     """KL(target || draft) in nats a token, rows flattened."""
     p = target_logits.float().flatten(0, -2).log_softmax(-1)
     q = draft_logits.float().flatten(0, -2).log_softmax(-1)
-    return F.kl_div(q, p, log_target=True, reduction="batchmean")
+    return functional.kl_div(q, p, log_target=True, reduction="batchmean")
 
 
 def logits_of(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
@@ -136,13 +136,13 @@ def validate(model: LlamaForCausalLM, stream: torch.Tensor) -> float:
     losses = []
     for ids in stream[: stream.numel() // 256 * 256].view(-1, 256).split(16)[:12]:
         logits = logits_of(model, ids)[:, :-1].float()
-        losses.append(F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).item())
+        losses.append(functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).item())
     model.train()
     return sum(losses) / len(losses)
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write the model in bfloat16. It is declared float32: it computes in float32 and is only stored in half the bytes."""
+    """Write the model. It computes in float32, as its config says, and is stored in bfloat16: half the bytes."""
     state = {k: v.to(torch.bfloat16) for k, v in model.state_dict().items()}
     half = LlamaForCausalLM(model.config).to(torch.bfloat16)
     half.load_state_dict(state)
@@ -183,7 +183,7 @@ def main() -> None:
     for step in range(options.steps):
         ids = batch(8, WINDOW)
         logits = logits_of(target, ids)
-        loss = F.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten())
+        loss = functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         target_optimiser.step(step / options.steps)
         gap = divergence(logits_of(draft, ids), logits.detach())

@@ -1,10 +1,10 @@
 """Speculative decoding for Hugging Face language models that proves the output did not change.
 
-    from draftproof import Speculator
+from draftproof import Speculator
 
-    speculator = Speculator("demo-target", "demo-draft", k=5)
-    generation = speculator.generate("The for statement", max_new_tokens=64, check=True)
-    print(generation.text, generation.counts.acceptance_rate, generation.identical)
+speculator = Speculator("demo-target", "demo-draft", k=5)
+generation = speculator.generate("The for statement", max_new_tokens=64, check=True)
+print(generation.text, generation.counts.acceptance_rate, generation.identical)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from draftproof.engines.local import Chunk, Speculator, Stream
     from draftproof.engines.hook import custom_generate
+    from draftproof.engines.local import Chunk, Speculator, Stream
     from draftproof.errors import (
         CacheError,
         ConfigError,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         DraftproofError,
         EngineError,
         LoadError,
-        MissingExtra,
+        MissingExtraError,
         PairError,
         ResultError,
     )
@@ -41,7 +41,7 @@ _HOMES = {
     "EngineError": "errors",
     "Generation": "records",
     "LoadError": "errors",
-    "MissingExtra": "errors",
+    "MissingExtraError": "errors",
     "PairError": "errors",
     "ResultError": "errors",
     "Round": "records",
@@ -62,7 +62,7 @@ __all__ = [
     "EngineError",
     "Generation",
     "LoadError",
-    "MissingExtra",
+    "MissingExtraError",
     "PairError",
     "ResultError",
     "Round",

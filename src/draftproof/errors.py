@@ -3,7 +3,7 @@
 DraftproofError
 ├── ConfigError      an option is out of range, or options contradict each other
 ├── LoadError        a model, tokenizer or file cannot be loaded
-│   └── MissingExtra an optional package is not installed
+│   └── MissingExtraError an optional package is not installed
 ├── PairError        target and draft do not fit each other
 ├── CacheError       the model keeps its past in a form that cannot be addressed by position
 ├── MeasureError     a number would mislead, so it is not given
@@ -36,7 +36,7 @@ class LoadError(DraftproofError):
     exit_code = 2
 
 
-class MissingExtra(LoadError):
+class MissingExtraError(LoadError):
     """Raised when an optional package is needed and not installed."""
 
 

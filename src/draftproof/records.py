@@ -11,6 +11,10 @@ FinishReason = Literal["stop", "length", "cancelled"]
 """`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted."""
 
 
+MAX_K = 64
+"""Most guesses a round may ask for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """One proposal, one verification pass of the target, one verdict."""

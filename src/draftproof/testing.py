@@ -1,9 +1,9 @@
 """Doubles for tests, ours and yours: small models with known properties, and a clock that is set by hand.
 
 - `random_model` is a small Llama with large random weights: a target whose greedy text is stable in float32.
-- `noisy` is a copy with noise on its output layer: a draft that is right now and then, which finds faults in going back.
+- `noisy` is a copy with noise on its output layer: a draft that is right now and then; it finds faults in going back.
 - The model itself is the draft that is always right, which finds faults at stops and in the draft's cache.
-- `table_session` follows a function of the whole history, without any model.
+- `TableSession` follows a function of the whole history, without any model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def random_model(seed: int = 0, **settings: object) -> LlamaForCausalLM:
         **settings,
     }
     torch.manual_seed(seed)
-    return LlamaForCausalLM(LlamaConfig(**config)).eval()  # type: ignore[arg-type]
+    return LlamaForCausalLM(LlamaConfig(**config)).eval()
 
 
 def noisy(model: PreTrainedModel, size: float, seed: int = 1) -> PreTrainedModel:
@@ -45,8 +45,10 @@ def noisy(model: PreTrainedModel, size: float, seed: int = 1) -> PreTrainedModel
     return twin
 
 
-def byte_tokenizer(added: Sequence[str] = ("<end>",), merges: Sequence[tuple[str, str]] = ()) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the 256 bytes (id = byte), then `merges`, then `added` special tokens; the first one ends."""
+def byte_tokenizer(
+    added: Sequence[str] = ("<end>",), merges: Sequence[tuple[str, str]] = ()
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of the 256 bytes (id = byte), `merges`, and `added` special tokens: the first one ends."""
     alphabet = _byte_alphabet()
     vocabulary = {letter: i for i, letter in enumerate(alphabet)}
     for left, right in merges:

@@ -20,9 +20,7 @@ def same_text(speculative: Generation, plain: Generation) -> bool:
     )
 
 
-def attribute(
-    target: Session, prompt: Sequence[int], speculative: Generation, plain: Generation
-) -> Divergence:
+def attribute(target: Session, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Divergence:
     """Find the first differing token and replay both ways to it, to say what made the difference.
 
     A pass over one token and a pass over several round differently in their last bits. So the plain text is scored

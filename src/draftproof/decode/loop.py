@@ -1,4 +1,4 @@
-"""The one loop. A round is: propose, one target pass over [pending, guesses], judge, keep. With k = 0 it is plain decoding."""
+"""The one loop: propose, one target pass over [pending, guesses], judge, keep. With k = 0 it is plain decoding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class StopRule(Protocol):
 class Decoding:
     """One request. Iterate it for its rounds; ask `generation()` for the record, at the end or at any time before.
 
-    `prompt` must not be empty, and must leave room in the target's window. `proposer` None, or `k` 0, is plain decoding.
+    `prompt` must not be empty, and must leave room in the target's window. Without a proposer, or with `k` 0, it is
+    plain decoding.
     """
 
     def __init__(

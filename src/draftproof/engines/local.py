@@ -18,9 +18,7 @@ from draftproof.models.load import Loaded, end_tokens_of, load
 from draftproof.models.session import ModelSession, check_cache
 from draftproof.models.tokens import TextStream, compare_vocabularies, encode
 from draftproof.propose.draft import Draft
-from draftproof.records import Divergence, Generation, Placement, Round
-
-MAX_K = 64
+from draftproof.records import MAX_K, Divergence, Generation, Placement, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,8 @@ class Speculator:
 
     def _check_pair(self, target: Loaded, draft: Loaded) -> None:
         if target.tokenizer is not None and draft.tokenizer is not None:
-            if note := compare_vocabularies(target.tokenizer, draft.tokenizer):
-                self.notes.append(note)
+            note = compare_vocabularies(target.tokenizer, draft.tokenizer)
+            self.notes += [note] if note else []
         assert self._draft_session is not None
         if self._draft_session.width != self._target_session.width:
             self.notes.append(
@@ -114,7 +112,9 @@ class Speculator:
         """Return the prompt's token ids; ids are checked against the target's range. Raises `ConfigError`."""
         if isinstance(prompt, str):
             if self.target.tokenizer is None:
-                raise ConfigError("this Speculator has no tokenizer; pass tokenizer=…, or give the prompt as token ids.")
+                raise ConfigError(
+                    "this Speculator has no tokenizer; pass tokenizer=…, or give the prompt as token ids."
+                )
             return encode(self.target.tokenizer, prompt, chat=chat)
         ids = [int(i) for i in prompt]
         if not ids:
@@ -193,14 +193,15 @@ class Speculator:
         """Say where two generations of `prompt` part, and why."""
         return attribute(self._target_session, prompt, speculative, plain)
 
-    def warm_up(self, repeats: int = 3) -> None:
+    def warm_up(self, repeats: int = 2) -> None:
         """Run passes of the shapes that a round uses, so that first-time costs fall outside what is measured."""
-        for session in (self._plain_session, self._target_session, self._draft_session):
+        text = [0] * 8
+        for session, widths in ((self._target_session, (self.k + 1, 1)), (self._draft_session, (2, 1))):
             if session is not None:
-                for width in (self.k + 1, 2, 1):
-                    for _ in range(repeats):
-                        session.reset()
-                        session.read([0] * (8 + width), last=width)
+                for width in widths * repeats:
+                    session.reset()
+                    session.read(text)
+                    session.read(text + [0] * width, last=width)
                 session.reset()
 
 

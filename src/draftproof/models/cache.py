@@ -24,7 +24,7 @@ class _Span:
     reserved: int = 0
 
 
-class _Layer(CacheLayerMixin):
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
     """One layer's keys and values, each `[rows, heads, positions, head size]`."""
 
     is_sliding = False  # every position is kept; a sliding window is a matter of the mask

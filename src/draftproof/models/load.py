@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from draftproof.errors import DraftproofError, LoadError, MissingExtra
+from draftproof.errors import DraftproofError, LoadError, MissingExtraError
 from draftproof.models.placement import DTYPES, place
 from draftproof.models.session import check_cache, refuse_unsupported
 from draftproof.records import Placement
@@ -35,9 +35,7 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def load(
-    name: str | Path, *, device: str = "auto", dtype: str = "auto", revision: str | None = None
-) -> Loaded:
+def load(name: str | Path, *, device: str = "auto", dtype: str = "auto", revision: str | None = None) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`.
 
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
@@ -45,7 +43,11 @@ def load(
     """
     path = find(str(name), revision)
     try:
-        return _load_gguf(str(name), path, device, dtype) if path.is_file() else _load_folder(str(name), path, device, dtype)
+        return (
+            _load_gguf(str(name), path, device, dtype)
+            if path.is_file()
+            else _load_folder(str(name), path, device, dtype)
+        )
     except DraftproofError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
@@ -66,7 +68,9 @@ def find(name: str, revision: str | None = None) -> Path:
             raise LoadError(f"{name!r} is a file, but not a .gguf file; give a folder, a .gguf file or a hub name.")
         return path
     if path.suffix == ".gguf" or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise LoadError(f"{name!r} does not exist; give a folder, a .gguf file or a hub name such as 'Qwen/Qwen3-0.6B'.")
+        raise LoadError(
+            f"{name!r} does not exist; give a folder, a .gguf file or a hub name such as 'Qwen/Qwen3-0.6B'."
+        )
     return _download(name, revision)
 
 
@@ -100,7 +104,7 @@ def _load_folder(name: str, path: Path, device: str, dtype: str) -> Loaded:
 def _load_gguf(name: str, path: Path, device: str, dtype: str) -> Loaded:
     missing = [p for p in ("gguf", "accelerate") if importlib.util.find_spec(p) is None]
     if missing:
-        raise MissingExtra(f"a .gguf file needs {' and '.join(missing)}: pip install 'draftproof[gguf]'")
+        raise MissingExtraError(f"a .gguf file needs {' and '.join(missing)}: pip install 'draftproof[gguf]'")
     from transformers import GgufConfig
 
     placement = place(device, dtype)
@@ -137,7 +141,9 @@ def _notes(name: str, model: PreTrainedModel) -> list[str]:
     config = model.generation_config
     penalty = getattr(config, "repetition_penalty", None)
     if penalty not in (None, 1.0):
-        return [f"{name!r} ships repetition_penalty={penalty}, which is not applied: greedy means the model's own logits"]
+        return [
+            f"{name!r} ships repetition_penalty={penalty}, which is not applied: greedy means the model's own logits"
+        ]
     return []
 
 
@@ -165,7 +171,9 @@ def _check_weights(name: str, path: Path, placement: Placement) -> None:
             with safe_open(file, framework="pt") as tensors:
                 parameters += sum(_size(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            raise LoadError(f"{str(file)!r} is cut off or damaged ({_first_line(error)}); download it again.") from error
+            raise LoadError(
+                f"{str(file)!r} is cut off or damaged ({_first_line(error)}); download it again."
+            ) from error
     _require_memory(name, parameters * DTYPES[placement.dtype].itemsize, placement)
 
 
@@ -188,7 +196,7 @@ def _refuse_random_weights(name: str, info: dict[str, Any]) -> None:
     missing = sorted(info["missing_keys"])
     mismatched = sorted(str(m[0]) for m in info["mismatched_keys"])
     if missing or mismatched:
-        what = f"lacks the weight {missing[0]!r}" if missing else f"has {mismatched[0]!r} in another shape than its config"
+        what = f"lacks the weight {missing[0]!r}" if missing else f"has {mismatched[0]!r} in another shape than it says"
         more = len(missing) + len(mismatched) - 1
         also = f" (and {more} more)" if more else ""
         raise LoadError(f"{name!r} {what}{also}; it would run with random numbers there, so it is not run.")

@@ -68,9 +68,7 @@ class TextStream:
         return new
 
     def _decode(self) -> str:
-        text: str = self._tokenizer.decode(
-            self._window, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+        text: str = self._tokenizer.decode(self._window, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
 

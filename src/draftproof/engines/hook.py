@@ -1,0 +1,141 @@
+"""Speculative decoding inside transformers' own `generate`, through its `custom_generate` argument."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.generation import (
+    GenerateDecoderOnlyOutput,
+    GenerationConfig,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+)
+
+from draftproof.clock import DeviceClock
+from draftproof.decode.loop import Decoding
+from draftproof.engines.local import check_k
+from draftproof.errors import ConfigError, PairError
+from draftproof.models.session import ModelSession, check_cache
+from draftproof.models.tokens import compare_vocabularies
+from draftproof.propose.draft import Draft
+from draftproof.records import FinishReason, Generation
+
+
+def custom_generate(
+    draft: PreTrainedModel, k: int = 5, *, tokenizer: Any = None, draft_tokenizer: Any = None
+) -> CustomGenerate:
+    """Return a callable for `model.generate(..., custom_generate=...)` that lets `draft` guess `k` tokens a round.
+
+    With both tokenizers given the pair is checked, and `PairError` names the first id that means two things. After a
+    call, `.generation` of the callable holds its ledger. Greedy requests of one sequence are served, with transformers'
+    own stopping criteria; an option that would be ignored raises `ConfigError` naming it. `generate` does not pass its
+    `streamer` and `tokenizer` on to such a callable: for stop strings give it a
+    `StopStringCriteria`.
+    """
+    if tokenizer is not None and draft_tokenizer is not None:
+        compare_vocabularies(tokenizer, draft_tokenizer)
+    return CustomGenerate(draft, check_k(k))
+
+
+class CustomGenerate:
+    """What `custom_generate` returns."""
+
+    def __init__(self, draft: PreTrainedModel, k: int) -> None:
+        if not isinstance(draft, PreTrainedModel):
+            raise PairError(f"the draft must be a transformers model, got {type(draft).__name__}.")
+        check_cache(draft)
+        self.draft = draft
+        self.k = k
+        self.generation: Generation | None = None
+        """The record of the last call; its `text` is empty, since transformers deals in tokens here."""
+        self._checked: weakref.WeakSet[PreTrainedModel] = weakref.WeakSet()
+
+    def __call__(
+        self,
+        model: PreTrainedModel,
+        input_ids: torch.Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        **model_kwargs: Any,
+    ) -> torch.Tensor | GenerateDecoderOnlyOutput:
+        _refuse_ignored(input_ids, logits_processor, generation_config, model_kwargs)
+        if model not in self._checked:
+            check_cache(model)
+            self._checked.add(model)
+        target = ModelSession(model)
+        prompt = input_ids[0].tolist()
+        decoding = Decoding(
+            target,
+            prompt,
+            proposer=Draft(ModelSession(self.draft), target.width),
+            k=self.k,
+            stop=_Criteria(input_ids, stopping_criteria, generation_config.max_length - len(prompt)),
+            clock=DeviceClock(str(model.device), str(self.draft.device)),
+        )
+        for _ in decoding:
+            pass
+        self.generation = decoding.generation()
+        written = torch.tensor([self.generation.tokens], dtype=input_ids.dtype, device=input_ids.device)
+        sequences = torch.cat([input_ids, written], dim=1)
+        return (
+            GenerateDecoderOnlyOutput(sequences=sequences) if generation_config.return_dict_in_generate else sequences
+        )
+
+
+class _Criteria:
+    """transformers' stopping criteria as a stop rule: they see the text grow one token at a time."""
+
+    def __init__(self, prompt: torch.Tensor, criteria: StoppingCriteriaList, limit: int) -> None:
+        self._ids = prompt
+        self._criteria = criteria
+        self._remaining = limit
+        self.text = ""
+        self.reason: FinishReason | None = None
+        self.match: int | str | None = None
+
+    @property
+    def remaining(self) -> int:
+        return self._remaining
+
+    def push(self, token: int) -> bool:
+        self._remaining -= 1
+        self._ids = torch.cat([self._ids, self._ids.new_tensor([[token]])], dim=1)
+        if bool(self._criteria(self._ids, None).all()):
+            self.reason = "length" if self._remaining <= 0 else "stop"
+        return self.reason is not None
+
+    def cancel(self) -> None:
+        self.reason = self.reason or "cancelled"
+
+
+def _refuse_ignored(
+    input_ids: torch.Tensor,
+    logits_processor: LogitsProcessorList,
+    config: GenerationConfig,
+    model_kwargs: dict[str, Any],
+) -> None:
+    """Raise `ConfigError` for a request that this callable would not serve as asked."""
+    mask = model_kwargs.get("attention_mask")
+    if input_ids.shape[0] != 1 or input_ids.shape[1] == 0:
+        raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
+    if mask is not None and not bool(mask.all()):
+        raise ConfigError("attention_mask hides tokens; give one sequence without padding.")
+    if model_kwargs.get("inputs_embeds") is not None:
+        raise ConfigError("inputs_embeds is not supported with custom_generate; give input_ids.")
+    cache = model_kwargs.get("cache", model_kwargs.get("past_key_values"))
+    if cache is not None and cache.get_seq_length() > 0:
+        raise ConfigError("a filled cache was given; draftproof keeps its own, so give the whole text as input_ids.")
+    if config.do_sample:
+        raise ConfigError("do_sample=True is not supported here; pass do_sample=False for greedy decoding.")
+    if config.num_beams not in (None, 1):
+        raise ConfigError(f"num_beams={config.num_beams} is not supported with speculative decoding; use 1.")
+    if logits_processor:
+        names = ", ".join(type(p).__name__ for p in logits_processor)
+        raise ConfigError(f"these logits processors are not supported here: {names}; unset the options they come from.")
+    for name in ("output_scores", "output_logits", "output_attentions", "output_hidden_states"):
+        if getattr(config, name, False):
+            raise ConfigError(f"{name}=True is not supported here; the ledger is in the callable's `generation`.")

@@ -1,0 +1,92 @@
+"""transformers' generate, served by our loop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import StopStringCriteria
+
+from draftproof import ConfigError, custom_generate
+from draftproof.testing import byte_tokenizer, noisy
+
+PROMPT = torch.tensor([[5, 9, 200, 7]])
+MASK = torch.ones_like(PROMPT)
+
+
+def plain(model, **options):
+    return model.generate(PROMPT, attention_mask=MASK, do_sample=False, pad_token_id=0, **options)
+
+
+def test_generate_with_a_draft_gives_the_tokens_of_generate_without(model):
+    hook = custom_generate(noisy(model, 0.1), k=4)
+    expected = plain(model, max_new_tokens=40)
+    assert torch.equal(plain(model, max_new_tokens=40, custom_generate=hook), expected)
+    assert hook.generation.counts.tokens == 40
+    assert 0 < hook.generation.counts.acceptance_rate < 1
+
+
+def test_every_end_token_inside_a_block_stops_as_generate_does(model):
+    hook = custom_generate(model, k=6)
+    text = plain(model, max_new_tokens=40)[0, 4:].tolist()
+    for end in dict.fromkeys(text[:30]):
+        expected = plain(model, max_new_tokens=40, eos_token_id=[end, 299])
+        assert torch.equal(plain(model, max_new_tokens=40, eos_token_id=[end, 299], custom_generate=hook), expected)
+
+
+@pytest.mark.parametrize("new", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("k", [1, 2, 4, 8])
+def test_the_limit_is_never_passed(model, new, k):
+    hook = custom_generate(model, k=k)
+    assert torch.equal(plain(model, max_new_tokens=new, custom_generate=hook), plain(model, max_new_tokens=new))
+
+
+def test_stop_string_criteria_are_obeyed_inside_a_round(model):
+    tokenizer = byte_tokenizer(added=[f"<{i}>" for i in range(44)])
+    hook = custom_generate(model, k=6, tokenizer=tokenizer, draft_tokenizer=tokenizer)
+    text = tokenizer.decode(plain(model, max_new_tokens=40)[0, 4:])
+    stop = text[7:9]
+    options = {"max_new_tokens": 40, "stopping_criteria": [StopStringCriteria(tokenizer, stop)]}
+    assert torch.equal(plain(model, **options, custom_generate=hook), plain(model, **options))
+
+
+def test_a_static_cache_in_the_config_changes_nothing(model):
+    hook = custom_generate(noisy(model, 0.1), k=4)
+    expected = plain(model, max_new_tokens=20)
+    options = {"max_new_tokens": 20, "cache_implementation": "static", "disable_compile": True}
+    assert torch.equal(plain(model, **options, custom_generate=hook), expected)
+
+
+def test_a_dictionary_is_returned_when_asked_for(model):
+    hook = custom_generate(model)
+    out = plain(model, max_new_tokens=5, return_dict_in_generate=True, custom_generate=hook)
+    assert out.sequences.shape == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"do_sample": True}, "do_sample"),
+        ({"repetition_penalty": 1.2}, "RepetitionPenalty"),
+        ({"output_scores": True, "return_dict_in_generate": True}, "output_scores"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(model, options, named):
+    hook = custom_generate(model)
+    with pytest.raises(ConfigError, match=named):
+        model.generate(PROMPT, attention_mask=MASK, max_new_tokens=5, pad_token_id=0, custom_generate=hook, **options)
+
+
+def test_batches_and_padding_are_refused(model):
+    hook = custom_generate(model)
+    options = {"max_new_tokens": 5, "pad_token_id": 0, "custom_generate": hook}
+    with pytest.raises(ConfigError, match="one sequence"):
+        model.generate(PROMPT.repeat(2, 1), attention_mask=MASK.repeat(2, 1), **options)
+    with pytest.raises(ConfigError, match="padding"):
+        model.generate(PROMPT, attention_mask=torch.tensor([[0, 1, 1, 1]]), **options)
+
+
+def test_a_call_leaves_the_models_configs_as_they_were(model):
+    draft = noisy(model, 0.1)
+    before = [m.generation_config.to_dict() | m.config.to_dict() for m in (model, draft)]
+    plain(model, max_new_tokens=10, custom_generate=custom_generate(draft, k=3))
+    assert before == [m.generation_config.to_dict() | m.config.to_dict() for m in (model, draft)]
