@@ -227,13 +227,14 @@ def _watch(out: Console, contest: Race, prompt: str, speculator: Speculator) -> 
     height = max(12, min(out.height - 12, 24))
 
     def frame() -> Table:
-        return terminal.side_by_side(pages["plain"], pages["speculative"], height)
+        return terminal.side_by_side(out, pages["plain"], pages["speculative"], height)
 
     with Live(console=out, refresh_per_second=20, get_renderable=frame):
         for arm, chunk in contest:
             pages[arm].add(chunk.round)
             if arm == "speculative":
                 rounds.append(chunk.round)
+    out.print()
     out.print(terminal.legend())
     for i, done in enumerate(rounds[:4]):
         out.print(terminal.fates(f"round {i + 1}:", done, decode))

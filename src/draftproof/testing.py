@@ -119,3 +119,41 @@ class HandSetClock:
 
     def advance(self, seconds: float) -> None:
         self.time_s += seconds
+
+
+def chain_model(table: torch.Tensor, **settings: object) -> LlamaForCausalLM:
+    """Return a Llama whose next-token logits are the row of `table` (`[tokens, tokens]`) for the last token.
+
+    One layer whose weights are zero, an identity embedding, and the table as its output layer.
+    """
+    size = table.shape[0]
+    model = random_model(
+        vocab_size=size,
+        hidden_size=size,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        rms_norm_eps=1e-12,
+        **settings,
+    )
+    with torch.no_grad():
+        for parameter in model.model.layers.parameters():
+            parameter.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(size))
+        model.model.norm.weight.fill_(1.0)
+        model.lm_head.weight.copy_(table.T / size**0.5)
+    return model
+
+
+def scripted_session(prompt: Sequence[int], script: Sequence[int], *, width: int) -> TableSession:
+    """Return a session that writes `script` after `prompt`; once the text strays, it writes what its history hashes to."""
+    whole = [*prompt, *script]
+
+    def rule(history: Sequence[int]) -> list[float]:
+        at = len(history)
+        right = list(history) == whole[:at] and at < len(whole)
+        token = whole[at] if right else hash(tuple(history)) % width
+        return [1.0 if i == token else 0.0 for i in range(width)]
+
+    return TableSession(rule, width=width)

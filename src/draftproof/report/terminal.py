@@ -125,12 +125,15 @@ def legend() -> Text:
     )
 
 
-def side_by_side(left: Page, right: Page, height: int) -> Table:
+def side_by_side(out: Console, left: Page, right: Page, height: int) -> Table:
     """Return two pages of equal width, next to each other, each showing its last lines."""
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1)
     grid.add_column(ratio=1)
-    grid.add_row(*(Panel(page.text, title=page.title, height=height, title_align="left") for page in (left, right)))
+    width = (out.width - 8) // 2
+    bodies = [Text("\n").join(page.text.wrap(out, width)[-(height - 2) :]) for page in (left, right)]
+    titles = [page.title for page in (left, right)]
+    grid.add_row(*(Panel(b, title=t, height=height, title_align="left") for b, t in zip(bodies, titles, strict=True)))
     return grid
 
 

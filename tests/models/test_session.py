@@ -1,0 +1,190 @@
+"""A session runs only what it has not read, and entries of rejected tokens never weigh in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+
+from draftproof import CacheError, ConfigError, Speculator
+from draftproof.models.session import ModelSession, check_cache, common_prefix
+from draftproof.propose.draft import Draft
+from draftproof.testing import noisy
+from tests.architectures import CONFIGS, build
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.lists(st.integers(0, 3), max_size=30))
+def test_common_prefix_is_the_longest(a, b):
+    n = common_prefix(a, b)
+    assert a[:n] == b[:n]
+    assert n == min(len(a), len(b)) or a[n] != b[n]
+
+
+def count_tokens(session):
+    """Record how many tokens each forward pass of the session reads."""
+    seen = []
+    forward = session._forward
+    session._forward = lambda tokens, start, last: seen.append(len(tokens)) or forward(tokens, start, last)
+    return seen
+
+
+def test_only_what_is_missing_is_read(model):
+    session = ModelSession(model)
+    seen = count_tokens(session)
+    session.read([1, 2, 3, 4, 5])
+    session.read([1, 2, 3, 4, 5, 6])
+    session.read([1, 2, 3, 9, 9])
+    session.read([1, 2, 3, 9, 9])
+    assert seen == [5, 1, 2, 1]
+    assert session.held == [1, 2, 3, 9, 9]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
+    model = build(name)
+    prompt = [5, 9, 200, 7, 33, 1, 2, 3, 4, 8]
+
+    def rows(poisoned):
+        speculator = Speculator(model, noisy(model, 0.3), k=4)
+        kept = []
+        for session in (speculator._target_session, speculator._draft_session):
+            read = session.read
+
+            @torch.inference_mode()
+            def spoil(sequence, last=1, session=session, read=read):
+                if poisoned:
+                    stay = common_prefix(session.held, sequence)
+                    for layer in session.cache.layers:
+                        if layer.is_initialized:
+                            layer.keys[:, :, stay:] = 1e30
+                            layer.values[:, :, stay:] = -1e30
+                out = read(sequence, last)
+                kept.append(out.clone())
+                return out
+
+            session.read = spoil
+        made = speculator.generate(prompt, max_new_tokens=30)
+        assert made.counts.discarded
+        return made.tokens, kept
+
+    (clean_tokens, clean), (tokens, poisoned) = rows(False), rows(True)
+    assert tokens == clean_tokens
+    assert all(torch.equal(a, b) for a, b in zip(clean, poisoned, strict=True))
+
+
+def test_a_cache_that_grows_keeps_its_bits(model, monkeypatch):
+    monkeypatch.setattr("draftproof.models.cache.BLOCK", 16)
+    small, large = ModelSession(model), ModelSession(model)
+    large.reset(200)
+    ids = [(7 * i) % 300 for i in range(100)]
+    for end in range(10, 100, 9):
+        assert torch.equal(small.read(ids[:end]), large.read(ids[:end]))
+    assert large.cache.layers[0].keys.shape[2] == 208
+    assert small.cache.layers[0].keys.shape[2] < 208
+
+
+def test_proposals_are_those_of_a_draft_without_a_cache(model):
+    draft = noisy(model, 0.1)
+    speculator = Speculator(model, draft, k=4)
+    text = [5, 9, 200, 7]
+    for chunk in speculator.stream(text, max_new_tokens=80):
+        standing = list(text)
+        for guess in chunk.round.proposed:
+            with torch.inference_mode():
+                logits = draft(input_ids=torch.tensor([standing]), use_cache=False).logits
+            assert guess == int(logits[0, -1].argmax())
+            standing.append(guess)
+        text += chunk.round.tokens
+        assert len(speculator._draft_session.held) <= len(text) - 1 + chunk.round.draft_passes
+    assert len(text) == 84
+
+
+@pytest.mark.parametrize("length", [31, 32, 33, 200])
+def test_a_prompt_around_or_beyond_the_drafts_window_changes_nothing(model, length):
+    prompt = [(11 * i + 3) % 300 for i in range(length)]
+    made = Speculator(model, model, k=4, draft_window=32).generate(prompt, max_new_tokens=20)
+    plain = Speculator(model).generate(prompt, max_new_tokens=20)
+    assert made.tokens == plain.tokens
+    assert made.counts.proposed == {31: 2, 32: 1}.get(length, 0)
+    assert made.counts.acceptance_rate in (None, 1.0)
+
+
+def test_past_its_window_the_draft_reads_nothing_again(model):
+    speculator = Speculator(model, model, k=4, draft_window=64)
+    seen = count_tokens(speculator._draft_session)
+    made = speculator.generate([5, 9, 7], max_new_tokens=200)
+    assert made.tokens == Speculator(model).generate([5, 9, 7], max_new_tokens=200).tokens
+    assert max(seen) <= 4 + 2
+    assert sum(seen) <= 64
+    assert any(r.proposed for r in made.rounds)
+
+
+@pytest.mark.parametrize(("prompt", "k"), [(50, 8), (56, 16), (63, 3)])
+def test_the_text_ends_where_the_targets_window_does(prompt, k):
+    from draftproof.testing import random_model
+
+    model = random_model(max_position_embeddings=64)
+    ids = [(11 * i + 3) % 300 for i in range(prompt)]
+    made = Speculator(model, model, k=k).generate(ids, max_new_tokens=200)
+    assert len(ids) + len(made.tokens) == 64
+    assert made.finish_reason == "length"
+    assert made.tokens == Speculator(model).generate(ids, max_new_tokens=200).tokens
+    with pytest.raises(ConfigError, match="window"):
+        Speculator(model).generate([1] * 64)
+
+
+def test_a_window_larger_than_the_models_is_refused(model):
+    with pytest.raises(ConfigError, match="257"):
+        Speculator(model, model, draft_window=257)
+
+
+def test_recurrent_and_encoder_decoder_models_are_refused_by_name():
+    config = MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4)
+    with pytest.raises(CacheError, match="mamba"):
+        ModelSession(MambaForCausalLM(config))
+
+
+def test_a_model_that_reads_pieces_otherwise_than_the_whole_is_refused(model):
+    class Forgetful(LlamaForCausalLM):
+        def forward(self, input_ids=None, position_ids=None, cache=None, attention_mask=None, **kwargs):
+            mask = None if attention_mask is None else attention_mask[..., -input_ids.shape[1] :]
+            return super().forward(input_ids=input_ids, position_ids=position_ids, attention_mask=mask, **kwargs)
+
+    broken = Forgetful(LlamaConfig(**model.config.to_dict())).eval()
+    with pytest.raises(CacheError, match="in pieces"):
+        check_cache(broken)
+    check_cache(model)
+
+
+def test_other_attention_kernels_are_refused(model):
+    import copy
+
+    twin = copy.deepcopy(model)
+    twin.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(CacheError, match="sdpa"):
+        ModelSession(twin)
+
+
+def test_drafts_can_be_swapped_in_one_process(model):
+    prompt = [5, 9, 7]
+    plain = Speculator(model).generate(prompt, max_new_tokens=40).tokens
+    deep, shallow = noisy(model, 0.1), build("llama")
+    for draft in (deep, shallow, None, deep):
+        assert Speculator(model, draft, k=4).generate(prompt, max_new_tokens=40).tokens == plain
+
+
+def test_a_run_depends_on_no_run_before_it(model):
+    speculator = Speculator(model, noisy(model, 0.1), k=4)
+    first = speculator.generate([5, 9, 7], max_new_tokens=40)
+    other = speculator.generate([8, 8, 1, 2], max_new_tokens=40)
+    again = speculator.generate([5, 9, 7], max_new_tokens=40)
+    assert again.counts == first.counts != other.counts
+    assert [r.proposed for r in again.rounds] == [r.proposed for r in first.rounds]
+
+
+def test_proposers_need_no_reading_of_a_one_token_prompt(model):
+    session = ModelSession(model)
+    Draft(session, 300).begin([7], 10)
+    assert session.passes == 0

@@ -1,0 +1,119 @@
+"""Text comes out whole and once; two tokenizers are one only if their tables agree."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from draftproof import ConfigError, PairError
+from draftproof.models.tokens import TextStream, compare_vocabularies, encode
+from draftproof.testing import byte_tokenizer
+from tests.decode.writing import DRAFTS, TOKENIZER, write
+
+HARD = "naïve ďábel 漢字 👩‍👩‍👧 e\u0301"
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("k", range(1, 9))
+def test_no_chunk_ever_holds_half_a_character(draft, k):
+    made, chunks = write(HARD, draft=draft, k=k)
+    assert "".join(chunks) == made.text == HARD
+    assert not any("\ufffd" in chunk for chunk in chunks)
+
+
+def test_bytes_that_never_became_a_character_are_flushed_as_decode_does():
+    script = "漢字".encode()[:5]
+    made, chunks = write(script, draft="always right", k=3)
+    assert "".join(chunks) == made.text == TOKENIZER.decode(list(script)) == "漢\ufffd"
+
+
+def test_a_character_that_the_prompt_began_belongs_to_the_text():
+    character = "漢".encode()
+    made, chunks = write([*character[2:], *b"!"], prompt=[*b"Hello ", *character[:2]], draft="always right", k=2)
+    assert "".join(chunks) == made.text == "漢!"
+
+
+@given(st.lists(st.integers(0, 256), min_size=1, max_size=120), st.binary(min_size=1, max_size=30))
+def test_joined_pieces_are_what_decoding_everything_gives(tokens, prompt):
+    """Any bytes at all, valid text or not: streaming shows what decoding at once would."""
+    stream = TextStream(TOKENIZER, list(prompt))
+    streamed = "".join([*(stream.push(t) for t in tokens), stream.finish()])
+    shown = TOKENIZER.decode(list(prompt)).rstrip("\ufffd")
+    assert streamed == TOKENIZER.decode([*prompt, *tokens], skip_special_tokens=True)[len(shown) :]
+
+
+def sentencepiece_like():
+    vocabulary = {"<unk>": 0, "▁the": 1, "▁cat": 2, "s": 3, "▁": 4}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def test_the_space_before_the_first_word_is_kept():
+    stream = TextStream(sentencepiece_like(), [1])
+    assert [stream.push(2), stream.push(3), stream.push(2)] == [" cat", "s", " cat"]
+
+
+def test_special_tokens_are_left_out_of_the_text_and_kept_as_ids():
+    made, chunks = write([*b"ab", 256, *b"cd"], draft="always right", k=3)
+    assert made.text == "".join(chunks) == "abcd"
+    assert made.tokens == (*b"ab", 256, *b"cd")
+
+
+def test_an_empty_prompt_needs_a_start_token():
+    with pytest.raises(ConfigError, match="prompt is empty"):
+        encode(byte_tokenizer(), "")
+    tokenizer = byte_tokenizer(added=("<end>", "<start>"))
+    tokenizer.bos_token = "<start>"
+    assert encode(tokenizer, "") == [257]
+
+
+def test_a_chat_needs_a_template_and_a_message():
+    tokenizer = byte_tokenizer(added=("<end>", "<user>", "<reply>"))
+    with pytest.raises(ConfigError, match="chat template"):
+        encode(tokenizer, "hi", chat=True)
+    tokenizer.chat_template = "{% for m in messages %}<user>{{ m['content'] }}{% endfor %}<reply>"
+    assert encode(tokenizer, "hi", chat=True) == [257, *b"hi", 258]
+    with pytest.raises(ConfigError, match="empty"):
+        encode(tokenizer, " ", chat=True)
+
+
+def test_equal_tables_are_one_tokenizer_whatever_their_class():
+    assert compare_vocabularies(byte_tokenizer(), byte_tokenizer()) is None
+
+
+def test_a_few_tokens_more_on_one_side_are_allowed_with_a_note():
+    longer = byte_tokenizer(added=("<end>", "<image>", "<audio>"))
+    assert "2 more only in the target's" in compare_vocabularies(longer, byte_tokenizer())
+    assert "2 only in the draft's" in compare_vocabularies(byte_tokenizer(), longer)
+
+
+@pytest.mark.parametrize(("first", "second"), [("<end>", "<stop>"), ("<a>", "<b>")])
+def test_the_first_id_that_means_two_things_is_named(first, second):
+    ours, theirs = byte_tokenizer(added=("<x>", first)), byte_tokenizer(added=("<x>", second))
+    with pytest.raises(PairError, match=f"id 257 is '{first}' for the target and '{second}' for the draft"):
+        compare_vocabularies(ours, theirs)
+
+
+def test_equal_sizes_with_swapped_tokens_are_refused():
+    one = byte_tokenizer(merges=[("t", "h"), ("h", "e")])
+    two = byte_tokenizer(merges=[("h", "e"), ("t", "h")])
+    assert len(one) == len(two)
+    with pytest.raises(PairError, match="id 256 is 'th' for the target and 'he' for the draft \\(2 of 259"):
+        compare_vocabularies(one, two)
+
+
+def test_a_mismatch_is_found_in_150_000_tokens_without_a_wait():
+    size = 150_000
+    tables = [{f"t{i + (shift if i == size - 1 else 0)}": i for i in range(size)} for shift in (0, 1)]
+    ours, theirs = (PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(t, []))) for t in tables)
+    started = time.process_time()
+    with pytest.raises(PairError, match="id 149999"):
+        compare_vocabularies(ours, theirs)
+    assert time.process_time() - started < 30, "a sanity bound, not a benchmark"
