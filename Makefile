@@ -15,8 +15,8 @@ setup: $(READY) ## virtual environment in .venv, pinned by constraints.txt
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check 'pip>=25.1' 'setuptools>=77' -c constraints.txt
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e . --group dev
+	@echo "installing into $(VENV); torch is large, so the first time takes minutes"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(READY) ## write a text plainly and speculatively, side by side

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -18,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 from draftproof.exchange import Proposal
 
 
-def random_model(seed: int = 0, **settings: object) -> LlamaForCausalLM:
+def random_model(seed: int = 0, **settings: Any) -> LlamaForCausalLM:
     """Return a random Llama: 300 tokens, hidden size 64, 4 layers, 4 heads sharing 2, window 256; no end token."""
     config: dict[str, object] = {
         "vocab_size": 300,
@@ -41,7 +42,8 @@ def noisy(model: PreTrainedModel, size: float, seed: int = 1) -> PreTrainedModel
     """Return a copy of `model` with Gaussian noise of `size` times its own spread on the output layer."""
     twin = copy.deepcopy(model)
     head = twin.get_output_embeddings().weight
-    head.data = head.data + torch.randn(head.shape, generator=torch.Generator().manual_seed(seed)) * size * head.std()
+    noise = torch.randn(head.shape, generator=torch.Generator().manual_seed(seed)) * float(head.detach().float().std())
+    head.data = (head.data.float() + size * noise).to(head.dtype)
     return twin
 
 
@@ -121,7 +123,7 @@ class HandSetClock:
         self.time_s += seconds
 
 
-def chain_model(table: torch.Tensor, **settings: object) -> LlamaForCausalLM:
+def chain_model(table: torch.Tensor, **settings: Any) -> LlamaForCausalLM:
     """Return a Llama whose next-token logits are the row of `table` (`[tokens, tokens]`) for the last token.
 
     One layer whose weights are zero, an identity embedding, and the table as its output layer.
@@ -147,7 +149,7 @@ def chain_model(table: torch.Tensor, **settings: object) -> LlamaForCausalLM:
 
 
 def scripted_session(prompt: Sequence[int], script: Sequence[int], *, width: int) -> TableSession:
-    """Return a session that writes `script` after `prompt`; once the text strays, it writes what its history hashes to."""
+    """Return a session that writes `script` after `prompt`; where the text strays, what its history hashes to."""
     whole = [*prompt, *script]
 
     def rule(history: Sequence[int]) -> list[float]:

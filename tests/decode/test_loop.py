@@ -105,7 +105,7 @@ def test_proposals_of_changing_length_and_none_at_all_change_nothing():
     made = decode(TableSession(hashed, width=WIDTH), ScriptedProposer(script), 4, 100)
     assert made.tokens == plain.tokens
     assert any(not r.proposed for r in made.rounds)
-    assert 0 < made.counts.discarded
+    assert made.counts.discarded > 0
 
 
 def test_acceptance_counts_only_the_leading_run():

@@ -34,7 +34,7 @@ class Race:
 
     `even` decides whose turn it is. `"tokens"`: the arm that wrote fewer, so that both meet the same state of the
     machine at the same place of the text; this is for measuring. `"time"`: the arm that had less time, so that each
-    runs as it would alone on half the machine; this is for watching.
+    runs as it would alone on half the machine; this is for watching. Without `plain` the speculative stream runs alone.
     """
 
     def __init__(
@@ -45,14 +45,16 @@ class Race:
         max_new_tokens: int = 128,
         stop: Sequence[str] = (),
         even: Literal["tokens", "time"] = "tokens",
+        plain: bool = True,
     ) -> None:
         self._speculator = speculator
         self._prompt = prompt
         self._even = even
         self.streams: dict[Arm, Stream] = {
-            "speculative": speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop),
-            "plain": speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0),
+            "speculative": speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop)
         }
+        if plain:
+            self.streams["plain"] = speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0)
 
     def __iter__(self) -> Iterator[tuple[Arm, Chunk]]:
         running = {arm: iter(stream) for arm, stream in self.streams.items()}
@@ -66,6 +68,11 @@ class Race:
             done = chunk.round
             spent[arm] += len(done.tokens) if self._even == "tokens" else done.draft_s + done.target_s + done.overhead_s
             yield arm, chunk
+
+    def cancel(self) -> None:
+        """End both texts here."""
+        for stream in self.streams.values():
+            stream.cancel()
 
     def pair(self) -> Pair:
         """Compare the two finished texts; a difference is attributed, not raised."""

@@ -90,8 +90,10 @@ class Speculator:
         self._draft_session: ModelSession | None = None
         devices = [self.target.placement.device]
         if draft is not None:
-            where = draft_device or self.target.placement.device
-            self.draft = _loaded(draft, draft_tokenizer, where, draft_dtype or dtype, draft_revision)
+            where, why = (
+                (draft_device, "asked for") if draft_device else (self.target.placement.device, "as the target")
+            )
+            self.draft = _loaded(draft, draft_tokenizer, where, draft_dtype or dtype, draft_revision, why)
             self._draft_session = ModelSession(self.draft.model, window=draft_window)
             self._check_pair(self.target, self.draft)
             devices.append(self.draft.placement.device)
@@ -139,6 +141,7 @@ class Speculator:
         streams may run side by side; of two streams of one kind, the newer takes over the cache.
         """
         ids = self.encode(prompt, chat=chat)
+        session = self._plain_session if k == 0 else self._target_session
         k = self.k if k is None else check_k(k)
         window = self._target_session.window
         if max_new_tokens < 1:
@@ -158,7 +161,6 @@ class Speculator:
         proposer = None
         if k and self._draft_session is not None:
             proposer = Draft(self._draft_session, self._target_session.width)
-        session = self._target_session if proposer else self._plain_session
         return Stream(Decoding(session, ids, proposer=proposer, k=k, stop=rule, clock=self.clock), rule)
 
     def generate(
@@ -244,10 +246,15 @@ def describe(found: Divergence, target: Loaded) -> str:
 
 
 def _loaded(
-    source: str | Path | PreTrainedModel, tokenizer: Any, device: str, dtype: str, revision: str | None
+    source: str | Path | PreTrainedModel,
+    tokenizer: Any,
+    device: str,
+    dtype: str,
+    revision: str | None,
+    because: str = "asked for",
 ) -> Loaded:
     if isinstance(source, str | Path):
-        return load(source, device=device, dtype=dtype, revision=revision)
+        return load(source, device=device, dtype=dtype, revision=revision, because=because)
     if not isinstance(source, PreTrainedModel):
         raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
     check_cache(source)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +37,23 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def load(name: str | Path, *, device: str = "auto", dtype: str = "auto", revision: str | None = None) -> Loaded:
-    """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`.
+def load(
+    name: str | Path,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    revision: str | None = None,
+    because: str = "asked for",
+) -> Loaded:
+    """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
     `ConfigError` for a device that is not there; all before the weights are read where that can be known.
     """
     path = find(str(name), revision)
     try:
-        return (
-            _load_gguf(str(name), path, device, dtype)
-            if path.is_file()
-            else _load_folder(str(name), path, device, dtype)
-        )
+        read = _load_gguf if path.is_file() else _load_folder
+        return read(str(name), path, partial(place, device, dtype, because=because))
     except DraftproofError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
@@ -86,10 +92,10 @@ def _download(name: str, revision: str | None) -> Path:
         ) from error
 
 
-def _load_folder(name: str, path: Path, device: str, dtype: str) -> Loaded:
+def _load_folder(name: str, path: Path, decide: Callable[..., Placement]) -> Loaded:
     config = AutoConfig.from_pretrained(path)
     stored = str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
-    placement = place(device, dtype, stored=stored)
+    placement = decide(stored=stored)
     known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     if not known and not config.is_encoder_decoder:
         raise LoadError(f"{name!r} is a {config.model_type!r} model, which does not write text token by token.")
@@ -101,13 +107,13 @@ def _load_folder(name: str, path: Path, device: str, dtype: str) -> Loaded:
     return _ready(name, model, tokenizer, placement)
 
 
-def _load_gguf(name: str, path: Path, device: str, dtype: str) -> Loaded:
+def _load_gguf(name: str, path: Path, decide: Callable[..., Placement]) -> Loaded:
     missing = [p for p in ("gguf", "accelerate") if importlib.util.find_spec(p) is None]
     if missing:
         raise MissingExtraError(f"a .gguf file needs {' and '.join(missing)}: pip install 'draftproof[gguf]'")
     from transformers import GgufConfig
 
-    placement = place(device, dtype)
+    placement = decide()
     _require_memory(name, 4 * path.stat().st_size, placement)
     tokenizer = _tokenizer(name, path.parent, gguf_file=path.name)
     model = AutoModelForCausalLM.from_pretrained(

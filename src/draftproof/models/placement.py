@@ -11,11 +11,14 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def place(device: str = "auto", dtype: str = "auto", *, stored: str | None = None) -> Placement:
+def place(
+    device: str = "auto", dtype: str = "auto", *, stored: str | None = None, because: str = "asked for"
+) -> Placement:
     """Decide where a model runs and in which format.
 
     `device` is one of `DEVICES`, or one with an index such as `"cuda:1"`; `dtype` is `"auto"` or a key of `DTYPES`;
-    `stored` names the format of the weights on disk, where it is known. Raises `ConfigError` for an unknown name and
+    `stored` names the format of the weights on disk, where it is known; `because` is the reason to give for a device
+    that was not left to `auto`. Raises `ConfigError` for an unknown name and
     for a device that is not there.
     """
     kind, _, index = device.partition(":")
@@ -28,11 +31,11 @@ def place(device: str = "auto", dtype: str = "auto", *, stored: str | None = Non
         device, why = kind, {"cuda": "a CUDA GPU is there", "mps": "an Apple GPU is there", "cpu": "no GPU found"}[kind]
     else:
         _require(kind, int(index or 0))
-        why = "asked for"
+        why = because
     if dtype != "auto":
         return Placement(device, dtype, f"{device}: {why}; {dtype}: asked for")
-    dtype, because = _best_dtype(kind, stored)
-    return Placement(device, dtype, f"{device}: {why}; {dtype}: {because}")
+    dtype, reason = _best_dtype(kind, stored)
+    return Placement(device, dtype, f"{device}: {why}; {dtype}: {reason}")
 
 
 def _require(kind: str, index: int) -> None:

@@ -1,0 +1,162 @@
+"""`draftproof run`: one text, speculatively, with its ledger and its proof."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from draftproof.bench.speedup import Pair
+    from draftproof.engines.local import Speculator
+    from draftproof.records import Generation, Interval
+    from draftproof.results import Recipe, RunResult
+
+
+def run(
+    target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
+    draft: Annotated[str | None, typer.Option(help="The same for the small model that guesses; none: plain.")] = None,
+    k: Annotated[int, typer.Option(help="Guesses a round; 0 is plain decoding.")] = 5,
+    prompt: Annotated[str | None, typer.Option(help="The prompt; without one it is read from standard input.")] = None,
+    prompt_file: Annotated[Path | None, typer.Option(help="File that holds the prompt.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 128,
+    stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be given again.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    draft_device: Annotated[str | None, typer.Option(help="Device of the draft, if not the target's.")] = None,
+    draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
+    draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
+    draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
+    seed: Annotated[int, typer.Option(help="Recorded; greedy text does not depend on it.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    check: Annotated[bool, typer.Option(help="Write the text plainly too, compare, and time both.")] = True,
+    repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 1,
+) -> None:
+    """Write a text speculatively, prove that it is plain decoding's, and print the ledger."""
+    with shell.errors_in_one_line() as progress:
+        shell.check_counts(max_new_tokens, repeats)
+        text = _read_prompt(prompt, prompt_file)
+        from draftproof.results import Recipe, check_writable
+
+        if json_file is not None:
+            check_writable(json_file)
+        speculator = shell.load(
+            progress,
+            target,
+            draft,
+            k=k,
+            device=device,
+            dtype=dtype,
+            draft_device=draft_device,
+            draft_dtype=draft_dtype,
+            draft_window=draft_window,
+            revision=revision,
+            draft_revision=draft_revision,
+        )
+        recipe = Recipe(
+            target=target,
+            draft=draft,
+            k=k,
+            prompt=text,
+            chat=chat,
+            max_new_tokens=max_new_tokens,
+            stop=tuple(stop or ()),
+            seed=seed,
+            check=check,
+            repeats=repeats,
+            target_placement=speculator.target.placement,
+            draft_placement=None if speculator.draft is None else speculator.draft.placement,
+        )
+        _run(progress, speculator, recipe, json_file)
+
+
+def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None) -> None:
+    from draftproof.bench.speedup import Race, race, speedup
+    from draftproof.report import terminal
+
+    ids = speculator.encode(recipe.prompt, chat=recipe.chat)
+    options: dict[str, Any] = {"max_new_tokens": recipe.max_new_tokens, "stop": recipe.stop}
+    contest = Race(speculator, ids, **options, plain=recipe.check)
+    with shell.interruptible(contest.cancel) as interrupted:
+        shell.show(chunk.text for arm, chunk in contest if arm == "speculative")
+    shell.show([contest.streams["speculative"].readable(), "\n\n"])
+
+    pairs: list[Pair] = []
+    compared = None
+    if recipe.check and not interrupted:
+        pairs.append(contest.pair())
+        with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
+            for i in range(1, recipe.repeats):
+                status.update(f"measuring again, both ways turn by turn: {i + 1} of {recipe.repeats}")
+                pairs.append(race(speculator, ids, **options))
+        compared = speedup([(p.speculative, p.plain) for p in pairs])
+
+    generation = contest.streams["speculative"].generation
+    plain = contest.streams["plain"].generation if recipe.check else None
+    result = _result(speculator, recipe, generation, plain, compared, pairs)
+    if json_file is not None:
+        from draftproof.results import write
+
+        write(result, json_file)
+    out = terminal.console()
+    out.print(terminal.ledger(generation, plain))
+    for note in (*result.notes, *generation.warnings):
+        out.print(f"note: {note}", style="dim", markup=False)
+    if compared is not None:
+        shell.conclude(out, speculator, pairs, compared)
+    if interrupted:
+        out.print("interrupted: the figures above are of what was done until then")
+        raise typer.Exit(shell.INTERRUPTED)
+
+
+def _result(
+    speculator: Speculator,
+    recipe: Recipe,
+    generation: Generation,
+    plain: Generation | None,
+    compared: Interval | None,
+    pairs: Sequence[Pair],
+) -> RunResult:
+    from dataclasses import replace
+
+    from draftproof.results import RunResult, read_machine
+
+    found = next((p.divergence for p in pairs if p.divergence), None)
+    placements = [f"target on {recipe.target_placement.reason}"]
+    if recipe.draft_placement is not None:
+        placements.append(f"draft on {recipe.draft_placement.reason}")
+    return RunResult(
+        machine=read_machine(),
+        recipe=recipe,
+        generation=replace(generation, identical=found is None if pairs else None),
+        plain=plain,
+        speedup=compared,
+        divergence=found,
+        repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
+        notes=(*placements, *speculator.notes),
+    )
+
+
+def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
+    if prompt is not None and prompt_file is not None:
+        raise ConfigError("--prompt and --prompt-file exclude each other; give one.")
+    if prompt is not None:
+        return prompt
+    if prompt_file is not None:
+        try:
+            return prompt_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read --prompt-file {str(prompt_file)!r}: {error}.") from error
+    if sys.stdin.isatty():
+        raise ConfigError("no prompt; give --prompt, --prompt-file, or text on standard input.")
+    return sys.stdin.read()

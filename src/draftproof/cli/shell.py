@@ -1,0 +1,105 @@
+"""What every command shares: loading with progress, errors in one line, Ctrl-C, and writing text safely."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from draftproof.errors import ConfigError, DivergenceError, DraftproofError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from draftproof.bench.speedup import Pair
+    from draftproof.engines.local import Speculator
+    from draftproof.records import Interval
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[Console]:
+    """Yield the console for progress; turn errors of ours, and running out of memory, into a line and an exit code."""
+    from draftproof.report.terminal import console
+
+    progress = console(errors=True)
+
+    def leave(message: str, code: int) -> NoReturn:
+        progress.print(f"error: {message}", style="red", markup=False)
+        raise typer.Exit(code)
+
+    try:
+        yield progress
+    except DraftproofError as error:
+        leave(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        leave("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "out of memory" in str(error) or "can't allocate" in str(error)):
+            raise
+        leave("out of memory; choose a smaller model, a shorter text, or --dtype bfloat16", 1)
+
+
+@contextmanager
+def interruptible(cancel: Callable[[], object]) -> Iterator[list[str]]:
+    """Let Ctrl-C end the work inside, and keep what is done; the yielded list is not empty if that happened."""
+    state: list[str] = []
+    try:
+        yield state
+    except KeyboardInterrupt:
+        cancel()
+        state.append("interrupted")
+
+
+def check_counts(max_new_tokens: int, repeats: int) -> None:
+    """Raise `ConfigError` for a count below 1, before anything is loaded."""
+    for option, value in (("--max-new-tokens", max_new_tokens), ("--repeats", repeats)):
+        if value < 1:
+            raise ConfigError(f"{option} is {value}; it must be at least 1.")
+
+
+def load(progress: Console, target: str, draft: str | None, **options: Any) -> Speculator:
+    """Load and warm up a pair, showing that something happens."""
+    names = target if draft is None else f"{target} and {draft}"
+    with progress.status(f"loading {names}") as status:
+        from transformers.utils import logging
+
+        from draftproof.engines.local import Speculator
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()  # transformers' own bars; downloads from the hub still show theirs
+        speculator = Speculator(target, draft, **options)
+        status.update("warming up")
+        speculator.warm_up()
+    return speculator
+
+
+def show(pieces: Iterable[str]) -> None:
+    """Write text as it comes; on a terminal, control characters are shown instead of obeyed."""
+    for piece in pieces:
+        sys.stdout.write(piece.translate(_VISIBLE) if sys.stdout.isatty() else piece)
+        sys.stdout.flush()
+
+
+_VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x2421}
+
+
+def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compared: Interval) -> None:
+    """Print whether the texts are identical and how the speed compares; raise `DivergenceError` if they are not."""
+    from draftproof.engines.local import describe
+    from draftproof.report import terminal
+
+    found = next((p.divergence for p in pairs if p.divergence), None)
+    out.print(f"identical: {'no' if found else 'yes'}", style="bold red" if found else "bold green")
+    out.print(terminal.verdict(compared, identical=found is None))
+    if found:
+        raise DivergenceError(describe(found, speculator.target))

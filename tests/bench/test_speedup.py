@@ -1,0 +1,79 @@
+"""A speedup is a ratio of interleaved runs with an interval that means something."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from draftproof import Speculator
+from draftproof.bench.speedup import Race, race, speedup
+from draftproof.records import Interval
+from draftproof.report.terminal import verdict
+from draftproof.testing import noisy
+
+
+@pytest.fixture(scope="module")
+def speculator(model):
+    return Speculator(model, noisy(model, 0.1), k=4)
+
+
+def timed(generation, seconds):
+    """Give the rounds of a generation made-up seconds."""
+    rounds = tuple(replace(r, draft_s=0.0, target_s=seconds(), overhead_s=0.0) for r in generation.rounds)
+    parts = replace(
+        generation.seconds, prompt_s=0.0, draft_s=0.0, target_s=sum(r.target_s for r in rounds), overhead_s=0.0
+    )
+    return replace(generation, rounds=rounds, seconds=replace(parts, total_s=parts.target_s))
+
+
+def test_both_ways_write_the_same_and_take_turns(speculator):
+    contest = Race(speculator, [5, 9, 7], max_new_tokens=40)
+    written = {"plain": 0, "speculative": 0}
+    for arm, chunk in contest:
+        written[arm] += len(chunk.round.tokens)
+        assert abs(written["plain"] - written["speculative"]) <= 5
+    pair = contest.pair()
+    assert pair.divergence is None
+    assert pair.speculative.tokens == pair.plain.tokens
+    assert written == {"plain": 40, "speculative": 40}
+
+
+def test_plain_against_plain_covers_one(speculator):
+    pair = race(speculator, [5, 9, 7], max_new_tokens=60)
+    rng = random.Random(1)
+    covered = 0
+    for seed in range(40):
+        a, b = (timed(pair.plain, lambda: rng.lognormvariate(-4, 0.2)) for _ in range(2))
+        found = speedup([(a, b)], seed)
+        covered += found.low <= 1 <= found.high
+    assert covered >= 34
+
+
+def test_a_slowdown_of_3_per_cent_is_found(speculator):
+    pair = race(speculator, [5, 9, 7], max_new_tokens=200)
+    rng = random.Random(2)
+    slow, fast = (timed(pair.plain, lambda factor=factor: factor * rng.gauss(0.1, 0.005)) for factor in (1.03, 1.0))
+    found = speedup([(slow, fast)])
+    assert found.high < 1
+    assert found.value == pytest.approx(1 / 1.03, abs=0.01)
+
+
+def test_one_pass_alone_gives_a_point(speculator):
+    pair = race(speculator, [5, 9, 7], max_new_tokens=1)
+    found = speedup([(pair.speculative, pair.plain)])
+    assert found.low == found.value == found.high
+
+
+@pytest.mark.parametrize(
+    ("interval", "identical", "says"),
+    [
+        (Interval(1.5, 1.4, 1.6), True, "1.50 × plain (95 % interval 1.40 – 1.60): faster"),
+        (Interval(1.1, 0.9, 1.2), True, "no difference"),
+        (Interval(0.7, 0.6, 0.8), True, "slower"),
+        (Interval(1.5, 1.4, 1.6), False, "no speedup"),
+    ],
+)
+def test_faster_is_said_only_when_the_interval_leaves_no_doubt(interval, identical, says):
+    assert says in verdict(interval, identical=identical).plain

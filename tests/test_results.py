@@ -1,0 +1,71 @@
+"""Results files hold everything, never NaN, and can be read again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from draftproof import ResultError, Speculator
+from draftproof.records import Interval, Placement
+from draftproof.results import Recipe, RunResult, check_writable, from_json, read_machine, to_json, write
+
+OLD = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def result(model):
+    speculator = Speculator(model, model, k=3)
+    generation, plain = (speculator.generate([5, 9, 7], max_new_tokens=12, k=k) for k in (3, 0))
+    here = Placement("cpu", "float32", "asked for")
+    recipe = Recipe("t", "d", 3, "p", False, 12, (), 0, True, 1, here, here)
+    return RunResult(read_machine(), recipe, generation, plain, Interval(1.5, 1.4, 1.6), None)
+
+
+def test_what_is_written_is_read_again(result, tmp_path):
+    write(result, tmp_path / "r.json")
+    assert from_json((tmp_path / "r.json").read_text()) == result
+    assert list(tmp_path.iterdir()) == [tmp_path / "r.json"]
+
+
+def test_the_generation_stands_at_the_top_level(result):
+    data = json.loads(to_json(result))
+    assert data["schema_version"] == 1
+    for name in ("text", "tokens", "finish_reason", "identical", "rounds", "counts", "seconds"):
+        assert name in data
+    assert data["counts"]["acceptance_rate"] == 1.0
+    assert data["machine"]["torch"]
+
+
+def test_infinity_and_nan_never_reach_a_file(result):
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            to_json(replace(result, speedup=Interval(bad, 1.0, 1.0)))
+
+
+@pytest.mark.parametrize("file", sorted(OLD.glob("run-*.json")), ids=lambda f: f.name)
+def test_old_files_load_after_an_upgrade(file):
+    loaded = from_json(file.read_text())
+    assert loaded.generation.counts.tokens == len(loaded.generation.tokens)
+
+
+def test_there_are_old_files():
+    assert list(OLD.glob("run-*.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("{", "not a draftproof"), ("{}", "not a draftproof"), ('{"schema_version": 99}', "upgrade")]
+)
+def test_other_files_are_refused_in_words(text, says):
+    with pytest.raises(ResultError, match=says):
+        from_json(text)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    with pytest.raises(ResultError, match="folder"):
+        check_writable(tmp_path)
+    with pytest.raises(ResultError, match="does not exist"):
+        check_writable(tmp_path / "a" / "b.json")
+    check_writable(tmp_path / "new.json")
