@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format real clean
+.PHONY: help setup demo test test-oldest check format real clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,6 +25,16 @@ demo: $(READY) ## write a text plainly and speculatively, side by side
 test: $(READY) ## the test suite (CPU, no network)
 	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
 
+OLDEST := .venv-oldest
+$(OLDEST)/.ready: pyproject.toml constraints.txt
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@grep -vE '^(transformers|huggingface_hub|tokenizers)==' constraints.txt > $(OLDEST)/constraints.txt
+	@$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -c $(OLDEST)/constraints.txt -e '.[dev]' 'transformers==5.17.*'
+	@touch $@
+
+test-oldest: $(OLDEST)/.ready ## the test suite on the oldest supported transformers
+	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest
+
 check: $(READY) ## lint, format, types, layering
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -35,8 +45,8 @@ format: $(READY) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-real: $(READY) ## exactness on the real models in $$DRAFTPROOF_MODELS (slow)
+real: $(READY) ## exactness on the real models in $$DRAFTPROOF_TARGET and $$DRAFTPROOF_DRAFT (slow)
 	@$(BIN)/python -m pytest -m real --timeout=3600 -s
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
