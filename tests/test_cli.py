@@ -84,7 +84,7 @@ BASE = ("--prompt", "Hello")
         (("--draft-device", "cpu"), ("recipe", "draft_placement", "reason")),
         (("--no-check",), ("plain",)),
         (("--repeats", 2), ("repeats",)),
-        (("--draft-window", 8), ("counts", "proposed")),
+        (("--draft-window", 8), ("recipe", "draft_window")),
     ],
 )
 def test_every_option_shows_in_the_results_file(pair, tmp_path, arguments, where):
@@ -113,7 +113,7 @@ def test_prompts_come_from_an_option_a_file_or_standard_input(pair, tmp_path):
     texts = {
         record(pair, tmp_path, *BASE)["text"],
         record(pair, tmp_path, "--prompt-file", file)["text"],
-        record(pair, tmp_path, input="Hello")["text"],
+        record(pair, tmp_path, input="Hello\n")["text"],
     }
     assert len(texts) == 1
 

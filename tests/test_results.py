@@ -20,7 +20,7 @@ def result(model):
     speculator = Speculator(model, model, k=3)
     generation, plain = (speculator.generate([5, 9, 7], max_new_tokens=12, k=k) for k in (3, 0))
     here = Placement("cpu", "float32", "asked for")
-    recipe = Recipe("t", "d", 3, "p", False, 12, (), 0, True, 1, here, here)
+    recipe = Recipe("t", "d", 3, "p", False, 12, (), 0, True, 1, here, here, 256, 64)
     return RunResult(read_machine(), recipe, generation, plain, Interval(1.5, 1.4, 1.6), None)
 
 

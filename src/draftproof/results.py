@@ -37,6 +37,10 @@ class Recipe:
     repeats: int
     target_placement: Placement
     draft_placement: Placement | None
+    target_window: int | None
+    """Most tokens the target can read; None when it sets no limit."""
+    draft_window: int | None
+    """The same for the draft, as lowered by an option."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ def run(
     draft: Annotated[str | None, typer.Option(help="The same for the small model that guesses; none: plain.")] = None,
     k: Annotated[int, typer.Option(help="Guesses a round; 0 is plain decoding.")] = 5,
     prompt: Annotated[str | None, typer.Option(help="The prompt; without one it is read from standard input.")] = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="File that holds the prompt.")] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option(help="File with the prompt (one final newline is dropped).")
+    ] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 128,
     stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be given again.")] = None,
@@ -76,6 +78,8 @@ def run(
             repeats=repeats,
             target_placement=speculator.target.placement,
             draft_placement=None if speculator.draft is None else speculator.draft.placement,
+            target_window=speculator.target_window,
+            draft_window=speculator.draft_window,
         )
         _run(progress, speculator, recipe, json_file)
 
@@ -154,9 +158,9 @@ def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
         return prompt
     if prompt_file is not None:
         try:
-            return prompt_file.read_text(encoding="utf-8")
+            return prompt_file.read_text(encoding="utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read --prompt-file {str(prompt_file)!r}: {error}.") from error
     if sys.stdin.isatty():
         raise ConfigError("no prompt; give --prompt, --prompt-file, or text on standard input.")
-    return sys.stdin.read()
+    return sys.stdin.read().removesuffix("\n")

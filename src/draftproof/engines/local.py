@@ -110,6 +110,16 @@ class Speculator:
                 "rows padded for speed; the tokenizers decide"
             )
 
+    @property
+    def target_window(self) -> int | None:
+        """Most tokens the target can read, or None when it sets no limit."""
+        return self._target_session.window
+
+    @property
+    def draft_window(self) -> int | None:
+        """Most tokens the draft will read, or None without a draft or a limit."""
+        return None if self._draft_session is None else self._draft_session.window
+
     def encode(self, prompt: str | Sequence[int], *, chat: bool = False) -> list[int]:
         """Return the prompt's token ids; ids are checked against the target's range. Raises `ConfigError`."""
         if isinstance(prompt, str):
