@@ -21,7 +21,14 @@ def result(model):
     generation, plain = (speculator.generate([5, 9, 7], max_new_tokens=12, k=k) for k in (3, 0))
     here = Placement("cpu", "float32", "asked for")
     recipe = Recipe("t", "d", 3, "p", False, 12, (), 0, True, 1, here, here, 256, 64)
-    return RunResult(read_machine(), recipe, generation, plain, Interval(1.5, 1.4, 1.6), None)
+    return RunResult(
+        machine=read_machine(),
+        recipe=recipe,
+        generation=generation,
+        plain=plain,
+        speedup=Interval(1.5, 1.4, 1.6),
+        divergence=None,
+    )
 
 
 def test_what_is_written_is_read_again(result, tmp_path):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import demo, run
+from draftproof.cli import demo, one_pass, precondition, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +27,8 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 app.command()(demo.demo)
 app.command()(run.run)
+app.command()(one_pass.one_pass)
+app.command()(precondition.precondition)
 
 
 def main() -> None:

@@ -48,10 +48,9 @@ def run(
     with shell.errors_in_one_line() as progress:
         shell.check_counts(max_new_tokens, repeats)
         text = _read_prompt(prompt, prompt_file)
-        from draftproof.results import Recipe, check_writable
+        shell.check_json(json_file)
+        from draftproof.results import Recipe
 
-        if json_file is not None:
-            check_writable(json_file)
         speculator = shell.load(
             progress,
             target,
@@ -108,10 +107,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     generation = contest.streams["speculative"].generation
     plain = contest.streams["plain"].generation if recipe.check else None
     result = _result(speculator, recipe, generation, plain, compared, pairs)
-    if json_file is not None:
-        from draftproof.results import write
-
-        write(result, json_file)
+    shell.write_json(result, json_file)
     out = terminal.console()
     out.print(terminal.ledger(generation, plain))
     for note in (*result.notes, *generation.warnings):

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from draftproof.bench.speedup import Pair
     from draftproof.engines.local import Speculator
+    from draftproof.models.load import Loaded
     from draftproof.records import Interval
+    from draftproof.results import AnyResult
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -67,16 +70,56 @@ def check_counts(max_new_tokens: int, repeats: int) -> None:
             raise ConfigError(f"{option} is {value}; it must be at least 1.")
 
 
+def check_json(path: Path | None) -> None:
+    """Raise `ResultError` if a result could not be written there, before anything is measured."""
+    if path is not None:
+        from draftproof.results import check_writable
+
+        check_writable(path)
+
+
+def write_json(result: AnyResult, path: Path | None) -> None:
+    """Write the result, if a file was asked for."""
+    if path is not None:
+        from draftproof.results import write
+
+        write(result, path)
+
+
+@contextmanager
+def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar with the time left; yield what moves it on by one step."""
+    from rich.progress import Progress
+
+    with Progress(console=progress, transient=True) as shown:
+        task = shown.add_task(title, total=steps)
+        yield lambda: shown.advance(task)
+
+
+def load_model(progress: Console, name: str, *, device: str, dtype: str) -> Loaded:
+    """Load one model, showing that something happens."""
+    with progress.status(f"loading {name}"):
+        from draftproof.models.load import load as load_one
+
+        _quieten()
+        return load_one(name, device=device, dtype=dtype)
+
+
+def _quieten() -> None:
+    """Leave out transformers' own bars and advice; downloads from the hub still show theirs."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
 def load(progress: Console, target: str, draft: str | None, **options: Any) -> Speculator:
     """Load and warm up a pair, showing that something happens."""
     names = target if draft is None else f"{target} and {draft}"
     with progress.status(f"loading {names}") as status:
-        from transformers.utils import logging
-
         from draftproof.engines.local import Speculator
 
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()  # transformers' own bars; downloads from the hub still show theirs
+        _quieten()
         speculator = Speculator(target, draft, **options)
         status.update("warming up")
         speculator.warm_up()

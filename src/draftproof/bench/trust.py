@@ -1,0 +1,61 @@
+"""Reasons not to trust a number, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import psutil
+
+from draftproof.records import Generation
+
+SPREAD = 0.10
+BUSY = 0.20
+
+
+def spread(seconds: Sequence[float]) -> float:
+    """Return the middle half's width over the median, 0 for fewer than four values."""
+    if len(seconds) < 4:
+        return 0.0
+    low, middle, high = np.percentile(seconds, [25, 50, 75])
+    return float((high - low) / middle) if middle else 0.0
+
+
+def doubt_spread(name: str, seconds: Sequence[float]) -> list[str]:
+    """Warn if the middle half of some seconds is wider than a tenth of their median."""
+    found = spread(seconds)
+    if found <= SPREAD:
+        return []
+    return [f"{name}: times spread by {found:.0%} around their median; run it alone, or with more repeats"]
+
+
+def doubt_machine() -> list[str]:
+    """Warn about a machine that is busy, oversubscribed or slow by build; looks for a fifth of a second."""
+    import torch
+
+    warnings = []
+    busy = psutil.cpu_percent(interval=0.2) / 100
+    if busy > BUSY:
+        warnings.append(f"other programs keep {busy:.0%} of the processors busy; close them and measure again")
+    cores = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
+    if torch.get_num_threads() > cores:
+        warnings.append(f"torch uses {torch.get_num_threads()} threads on {cores} cores; set OMP_NUM_THREADS={cores}")
+    if torch.version.debug:
+        warnings.append("this torch is a debug build; install a release build to measure")
+    return warnings
+
+
+def doubt_text(generation: Generation, asked: int) -> list[str]:
+    """Warn about a text that ended early or runs in a loop: neither measures what was asked."""
+    warnings = []
+    if len(generation.tokens) < asked:
+        warnings.append(f"the text ended after {len(generation.tokens)} of {asked} tokens; choose another prompt")
+    if repetition(generation.tokens) > 0.5:
+        warnings.append("more than half of the text repeats itself (4-grams); acceptance is flattered, vary the prompt")
+    return warnings
+
+
+def repetition(tokens: Sequence[int]) -> float:
+    """Return the fraction of 4-grams that occurred before, 0 for a text of fewer than 16 tokens."""
+    grams = [tuple(tokens[i : i + 4]) for i in range(len(tokens) - 3)]
+    return 1 - len(set(grams)) / len(grams) if len(tokens) >= 16 else 0.0

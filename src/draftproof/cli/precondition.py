@@ -1,0 +1,86 @@
+"""`draftproof precondition`: what a pass over several tokens costs here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.errors import ConfigError
+
+DEFAULT_SIZES = "1,2,3,4,5,6,8,10,12,16,24,32"
+
+
+def precondition(
+    model: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the target.")],
+    draft: Annotated[str | None, typer.Option(help="The same for a draft: adds its pass time, and c.")] = None,
+    context: Annotated[int, typer.Option(help="Tokens in the cache before each timed pass.")] = 128,
+    sizes: Annotated[str, typer.Option(help="Numbers of new tokens, with commas.")] = DEFAULT_SIZES,
+    sweeps: Annotated[int, typer.Option(help="Times each size is measured.")] = 9,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+) -> None:
+    """Time one target pass over 1, 2, … 32 new tokens: if they cost about the same, speculation can pay here."""
+    with shell.errors_in_one_line() as progress:
+        wanted = _sizes(sizes)
+        if sweeps < 1:
+            raise ConfigError(f"--sweeps is {sweeps}; it must be at least 1.")
+        shell.check_json(json_file)
+        loaded = [("target", shell.load_model(progress, model, device=device, dtype=dtype), wanted)]
+        if compare_dtype is not None:
+            loaded.append(("target", shell.load_model(progress, model, device=device, dtype=compare_dtype), wanted))
+        if draft is not None:
+            loaded.append(("draft", shell.load_model(progress, draft, device=device, dtype=dtype), [1, 2]))
+        from draftproof.bench import trust
+        from draftproof.bench.precondition import Subject, context_tokens, time_passes
+        from draftproof.clock import DeviceClock
+        from draftproof.models.session import ModelSession
+        from draftproof.report import summary, tables
+        from draftproof.report.terminal import console
+        from draftproof.results import PassTimes, PreconditionResult, read_machine
+
+        subjects = [
+            Subject(ModelSession(one.model), context_tokens(one.tokenizer, context + max(ns)), ns)
+            for _, one, ns in loaded
+        ]
+        warnings = trust.doubt_machine()
+        clock = DeviceClock(*(one.placement.device for _, one, _ in loaded))
+        steps = (sweeps + 1) * sum(len(ns) for _, _, ns in loaded)
+        with shell.bar(progress, "timing passes", steps) as advance:
+            timings = time_passes(subjects, clock, context=context, sweeps=sweeps, on_pass=advance)
+        passes = tuple(
+            PassTimes(one.name, "draft" if role == "draft" else "target", one.placement, found)
+            for (role, one, _), found in zip(loaded, timings, strict=True)
+        )
+        for times in passes:
+            for timing in times.timings:
+                name = f"{times.role} in {times.placement.dtype}, {timing.tokens} tokens"
+                warnings += trust.doubt_spread(name, timing.seconds)
+        result = PreconditionResult(
+            machine=read_machine(), context=context, sweeps=sweeps, passes=passes, notes=tuple(warnings)
+        )
+        shell.write_json(result, json_file)
+        out = console()
+        for times in passes:
+            out.print(tables.pass_table(times))
+            if times.role == "target":
+                out.print(summary.precondition_verdict(times), style="bold")
+        if draft is not None:
+            c = summary.cost_curve(passes[-1]).at(1) / summary.cost_curve(passes[0]).at(1)
+            out.print(f"c = {c:.2f}: a draft pass / a target pass; the draft must be right more often than that to pay")
+        for warning in warnings:
+            out.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = sorted({int(n) for n in text.split(",")})
+    except ValueError:
+        raise ConfigError(f"--sizes is {text!r}; give whole numbers with commas, such as {DEFAULT_SIZES}.") from None
+    if sizes[0] != 1:
+        raise ConfigError(f"--sizes is {text!r}; 1 must be the smallest, since everything is compared with it.")
+    return sizes

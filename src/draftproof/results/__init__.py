@@ -1,0 +1,17 @@
+"""Results: what was measured, where, and how it is written down."""
+
+from draftproof.results.files import check_writable as check_writable
+from draftproof.results.files import from_json as from_json
+from draftproof.results.files import to_json as to_json
+from draftproof.results.files import write as write
+from draftproof.results.kinds import AnyResult as AnyResult
+from draftproof.results.kinds import OnePass as OnePass
+from draftproof.results.kinds import OnePassResult as OnePassResult
+from draftproof.results.kinds import OnePassRow as OnePassRow
+from draftproof.results.kinds import PassTimes as PassTimes
+from draftproof.results.kinds import PreconditionResult as PreconditionResult
+from draftproof.results.kinds import Recipe as Recipe
+from draftproof.results.kinds import Result as Result
+from draftproof.results.kinds import RunResult as RunResult
+from draftproof.results.kinds import Timing as Timing
+from draftproof.results.machine import read_machine as read_machine

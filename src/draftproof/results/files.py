@@ -1,0 +1,64 @@
+"""Results files: versioned JSON that holds every raw value, and never NaN or Infinity."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from draftproof.errors import ResultError
+from draftproof.records import Generation
+from draftproof.results.kinds import SCHEMA_VERSION, AnyResult
+
+_ADAPTER: TypeAdapter[AnyResult] = TypeAdapter(Annotated[AnyResult, Field(discriminator="kind")])
+_HEAD = ("schema_version", "kind", "draftproof", "created", "machine")
+_GENERATION_FIELDS = tuple(f.name for f in dataclasses.fields(Generation))
+
+
+def to_json(result: AnyResult) -> str:
+    """Return the result as JSON text."""
+    data: dict[str, Any] = _ADAPTER.dump_python(result, mode="json")
+    inner = data.pop("generation", {})
+    return json.dumps(
+        {key: data.pop(key) for key in _HEAD} | inner | data, indent=1, allow_nan=False, ensure_ascii=False
+    )
+
+
+def from_json(text: str) -> AnyResult:
+    """Read what `to_json` wrote. Raises `ResultError`."""
+    try:
+        data = json.loads(text)
+        if data["schema_version"] > SCHEMA_VERSION:
+            raise ResultError(
+                f"the file has schema version {data['schema_version']}, this draftproof reads up to {SCHEMA_VERSION}; "
+                "upgrade draftproof."
+            )
+        if data["kind"] == "run":
+            data["generation"] = {name: data.pop(name) for name in _GENERATION_FIELDS}
+        return _ADAPTER.validate_python(data)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise ResultError(f"this is not a draftproof result: {str(error).splitlines()[0]}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise `ResultError` if a result could not be written to `path`; called before the work, so that none is lost."""
+    if path.is_dir():
+        raise ResultError(f"{str(path)!r} is a folder; give a file name.")
+    if not path.parent.is_dir():
+        raise ResultError(f"the folder {str(path.parent)!r} does not exist; make it first.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ResultError(f"{str(path)!r} cannot be written here; choose another place.")
+
+
+def write(result: AnyResult, path: Path) -> None:
+    """Write the result to `path`; an older file there stays whole until the new one is. Raises `ResultError`."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(to_json(result) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise ResultError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,0 +1,140 @@
+"""What each command measures, as frozen records. docs/results-format.md describes them field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Literal
+
+from draftproof.records import Divergence, Generation, Interval, Machine, Placement
+
+SCHEMA_VERSION = 1
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What every result says of itself."""
+
+    machine: Machine
+    notes: tuple[str, ...] = ()
+    """What a reader should know, such as a reason not to trust a number."""
+    schema_version: int = SCHEMA_VERSION
+    draftproof: str = field(default_factory=lambda: version("draftproof"))
+    created: str = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a run was asked for."""
+
+    target: str
+    draft: str | None
+    k: int
+    prompt: str
+    chat: bool
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    seed: int
+    check: bool
+    repeats: int
+    target_placement: Placement
+    draft_placement: Placement | None
+    target_window: int | None
+    """Most tokens the target can read; None when it sets no limit."""
+    draft_window: int | None
+    """The same for the draft, as lowered by an option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(Result):
+    """One `draftproof run`: the speculative generation, and plain decoding of the same prompt where it was checked.
+
+    In the file the fields of `generation` stand at the top level: `text`, `tokens`, `finish_reason`, `rounds`, …
+    """
+
+    recipe: Recipe
+    generation: Generation
+    plain: Generation | None
+    speedup: Interval | None
+    """Plain seconds / speculative seconds over the whole request, all repeats; None when it was not measured."""
+    divergence: Divergence | None
+    repeats: tuple[tuple[Generation, Generation], ...] = ()
+    """Further interleaved pairs (speculative, plain) that only served the timing."""
+    kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class OnePassRow:
+    """One position of a text: what the model predicts after it."""
+
+    token: int
+    prefix: str
+    """The text up to and including this token."""
+    predicted: int
+    predicted_text: str
+    shortened: int | None
+    """The prediction at this position from the pass over the shortened text; None where that had ended."""
+    shortened_text: str | None
+    largest_difference: float | None
+    """Largest difference of a logit between the two passes at this position."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """All positions of a text from one pass, and from a pass over the shortened text."""
+
+    dtype: str
+    rows: tuple[OnePassRow, ...]
+    largest_difference: float
+    same_tokens: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnePassResult(Result):
+    """One `draftproof one-pass`."""
+
+    model: str
+    text: str
+    cut: int
+    passes: tuple[OnePass, ...]
+    """The chosen number format, and float32 where that is another."""
+    kind: Literal["one-pass"] = "one-pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of passes over one number of new tokens, in the order measured; the warm-up is kept apart."""
+
+    tokens: int
+    seconds: tuple[float, ...]
+    warm_up_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """What passes of one model cost."""
+
+    model: str
+    role: Literal["target", "draft"]
+    placement: Placement
+    timings: tuple[Timing, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreconditionResult(Result):
+    """One `draftproof precondition`."""
+
+    context: int
+    """Tokens in the cache before each timed pass."""
+    sweeps: int
+    passes: tuple[PassTimes, ...]
+    """The target first; then the draft, or the target in other number formats."""
+    kind: Literal["precondition"] = "precondition"
+
+
+AnyResult = RunResult | OnePassResult | PreconditionResult
