@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from draftproof import Speculator
-from draftproof.bench.speedup import Race, race, speedup
+from draftproof.bench.race import compare, duel, judge_pair
 from draftproof.records import Interval
 from draftproof.report.terminal import verdict
+from draftproof.results.speedup import speedup
 from draftproof.testing import noisy
 
 
@@ -29,19 +30,19 @@ def timed(generation, seconds):
 
 
 def test_both_ways_write_the_same_and_take_turns(speculator):
-    contest = Race(speculator, [5, 9, 7], max_new_tokens=40)
+    contest = duel(speculator, [5, 9, 7], max_new_tokens=40)
     written = {"plain": 0, "speculative": 0}
     for arm, chunk in contest:
         written[arm] += len(chunk.round.tokens)
         assert abs(written["plain"] - written["speculative"]) <= 5
-    pair = contest.pair()
+    pair = judge_pair(speculator, [5, 9, 7], *(contest.streams[arm].generation for arm in ("speculative", "plain")))
     assert pair.divergence is None
     assert pair.speculative.tokens == pair.plain.tokens
     assert written == {"plain": 40, "speculative": 40}
 
 
 def test_plain_against_plain_covers_one(speculator):
-    pair = race(speculator, [5, 9, 7], max_new_tokens=60)
+    pair = compare(speculator, [5, 9, 7], max_new_tokens=60)
     rng = random.Random(1)
     covered = 0
     for seed in range(40):
@@ -52,7 +53,7 @@ def test_plain_against_plain_covers_one(speculator):
 
 
 def test_a_slowdown_of_3_per_cent_is_found(speculator):
-    pair = race(speculator, [5, 9, 7], max_new_tokens=200)
+    pair = compare(speculator, [5, 9, 7], max_new_tokens=200)
     rng = random.Random(2)
     slow, fast = (timed(pair.plain, lambda factor=factor: factor * rng.gauss(0.1, 0.005)) for factor in (1.03, 1.0))
     found = speedup([(slow, fast)])
@@ -61,7 +62,7 @@ def test_a_slowdown_of_3_per_cent_is_found(speculator):
 
 
 def test_one_pass_alone_gives_a_point(speculator):
-    pair = race(speculator, [5, 9, 7], max_new_tokens=1)
+    pair = compare(speculator, [5, 9, 7], max_new_tokens=1)
     found = speedup([(pair.speculative, pair.plain)])
     assert found.low == found.value == found.high
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import demo, one_pass, precondition, run
+from draftproof.cli import bench, demo, one_pass, precondition, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,6 +29,7 @@ app.command()(demo.demo)
 app.command()(run.run)
 app.command()(one_pass.one_pass)
 app.command()(precondition.precondition)
+app.command()(bench.bench)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from draftproof.bench.speedup import Race
+    from draftproof.bench.race import Race
     from draftproof.engines.local import Speculator
 
 PROMPT = 'The "with" statement'
@@ -29,17 +29,18 @@ def demo(
     with shell.errors_in_one_line() as progress:
         shell.check_counts(max_new_tokens, repeats)
         speculator = shell.load(progress, "demo-target", "demo-draft", k=k)
-        from draftproof.bench.speedup import Race, race, speedup
+        from draftproof.bench.race import compare, duel
         from draftproof.report import terminal
+        from draftproof.results.speedup import speedup
 
         out = terminal.console()
         ids = speculator.encode(prompt)
-        _watch(out, Race(speculator, ids, max_new_tokens=max_new_tokens, even="time"), prompt, speculator)
+        _watch(out, duel(speculator, ids, max_new_tokens=max_new_tokens, even="time"), prompt, speculator)
         pairs = []
         with progress.status("measuring") as status:
             for i in range(repeats):
                 status.update(f"measuring, both ways turn by turn: {i + 1} of {repeats}")
-                pairs.append(race(speculator, ids, max_new_tokens=max_new_tokens))
+                pairs.append(compare(speculator, ids, max_new_tokens=max_new_tokens))
         out.print(terminal.ledger(pairs[-1].speculative, pairs[-1].plain))
         shell.conclude(out, speculator, pairs, speedup([(p.speculative, p.plain) for p in pairs]))
 

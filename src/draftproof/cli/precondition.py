@@ -35,13 +35,12 @@ def precondition(
             loaded.append(("target", shell.load_model(progress, model, device=device, dtype=compare_dtype), wanted))
         if draft is not None:
             loaded.append(("draft", shell.load_model(progress, draft, device=device, dtype=dtype), [1, 2]))
-        from draftproof.bench import trust
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
         from draftproof.models.session import ModelSession
         from draftproof.report import summary, tables
         from draftproof.report.terminal import console
-        from draftproof.results import PassTimes, PreconditionResult, read_machine
+        from draftproof.results import PassTimes, PreconditionResult, read_machine, trust
 
         subjects = [
             Subject(ModelSession(one.model), context_tokens(one.tokenizer, context + max(ns)), ns)

@@ -15,7 +15,7 @@ from draftproof.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from draftproof.bench.speedup import Pair
+    from draftproof.bench.race import Pair
     from draftproof.engines.local import Speculator
     from draftproof.records import Generation, Interval
     from draftproof.results import Recipe, RunResult
@@ -84,28 +84,29 @@ def run(
 
 
 def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None) -> None:
-    from draftproof.bench.speedup import Race, race, speedup
+    from draftproof.bench.race import PLAIN, SPECULATIVE, compare, duel, judge_pair
     from draftproof.report import terminal
+    from draftproof.results.speedup import speedup
 
     ids = speculator.encode(recipe.prompt, chat=recipe.chat)
     options: dict[str, Any] = {"max_new_tokens": recipe.max_new_tokens, "stop": recipe.stop}
-    contest = Race(speculator, ids, **options, plain=recipe.check)
-    with shell.interruptible(contest.cancel) as interrupted:
-        shell.show(chunk.text for arm, chunk in contest if arm == "speculative")
-    shell.show([contest.streams["speculative"].readable(), "\n\n"])
+    race = duel(speculator, ids, **options, plain=recipe.check)
+    with shell.interruptible(race.cancel) as interrupted:
+        shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
+    shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
 
+    generation = race.streams[SPECULATIVE].generation
+    plain = race.streams[PLAIN].generation if recipe.check else None
     pairs: list[Pair] = []
     compared = None
-    if recipe.check and not interrupted:
-        pairs.append(contest.pair())
+    if plain is not None and not interrupted:
+        pairs.append(judge_pair(speculator, ids, generation, plain))
         with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
             for i in range(1, recipe.repeats):
                 status.update(f"measuring again, both ways turn by turn: {i + 1} of {recipe.repeats}")
-                pairs.append(race(speculator, ids, **options))
+                pairs.append(compare(speculator, ids, **options))
         compared = speedup([(p.speculative, p.plain) for p in pairs])
 
-    generation = contest.streams["speculative"].generation
-    plain = contest.streams["plain"].generation if recipe.check else None
     result = _result(speculator, recipe, generation, plain, compared, pairs)
     shell.write_json(result, json_file)
     out = terminal.console()

@@ -16,7 +16,7 @@ from draftproof.errors import ConfigError, DivergenceError, DraftproofError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from draftproof.bench.speedup import Pair
+    from draftproof.bench.race import Pair
     from draftproof.engines.local import Speculator
     from draftproof.models.load import Loaded
     from draftproof.records import Interval

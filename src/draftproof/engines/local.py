@@ -57,17 +57,18 @@ class Stream:
 class Speculator:
     """A target and its draft, ready to write.
 
-    `target` and `draft` are hub names, folders, `.gguf` files, or transformers models (then give `tokenizer`, and
-    `draft_tokenizer` to have the pair checked). Without a draft, or with `k=0`, it writes plainly. `device` and `dtype`
-    are decided once for each model; the draft follows the target's device unless told otherwise.
+    `target` and `draft` are hub names, folders, `.gguf` files, what `models.load.load` returned, or transformers models
+    (then give `tokenizer`, and `draft_tokenizer` to have the pair checked). Without a draft, or with `k=0`, it writes
+    plainly. `device` and `dtype` are decided once for each model; the draft follows the target's device unless told
+    otherwise.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
 
     def __init__(
         self,
-        target: str | Path | PreTrainedModel,
-        draft: str | Path | PreTrainedModel | None = None,
+        target: str | Path | PreTrainedModel | Loaded,
+        draft: str | Path | PreTrainedModel | Loaded | None = None,
         k: int = 5,
         *,
         device: str = "auto",
@@ -256,13 +257,15 @@ def describe(found: Divergence, target: Loaded) -> str:
 
 
 def _loaded(
-    source: str | Path | PreTrainedModel,
+    source: str | Path | PreTrainedModel | Loaded,
     tokenizer: Any,
     device: str,
     dtype: str,
     revision: str | None,
     because: str = "asked for",
 ) -> Loaded:
+    if isinstance(source, Loaded):
+        return source
     if isinstance(source, str | Path):
         return load(source, device=device, dtype=dtype, revision=revision, because=because)
     if not isinstance(source, PreTrainedModel):

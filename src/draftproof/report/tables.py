@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from draftproof.records import Interval
+from draftproof.report.bench_summary import BenchRow, PeerRow
 from draftproof.report.summary import pass_rows
 from draftproof.results import OnePass, PassTimes
 
@@ -40,3 +45,61 @@ def pass_table(times: PassTimes) -> Table:
             f"{row.spread:.0%}",
         )
     return table
+
+
+_BENCH_COLUMNS = (
+    "tokens/s",
+    "speedup (95 %)",
+    "target\npasses",
+    "draft\npasses",
+    "dis-\ncarded",
+    "accep-\ntance",
+    "tokens/\nround",
+    "iden-\ntical",
+)
+
+
+def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload", "draft"]) -> Table:
+    """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table.add_column(by, no_wrap=True)
+    for column in _BENCH_COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        if row.error is not None:
+            continue
+        what = "plain" if row.draft is None else f"k = {row.k}"
+        name = {"k": what, "workload": f"{row.workload}, {what}", "draft": row.draft or "plain"}[by]
+        table.add_row(
+            name,
+            f"{row.tokens_per_s:.2f}",
+            "" if row.speedup is None else _interval(row.speedup),
+            f"{row.target_passes:,}",
+            f"{row.draft_passes:,}" if row.draft else "",
+            f"{row.discarded:,}" if row.draft else "",
+            "" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
+            f"{row.tokens_per_round:.2f}" if row.draft else "",
+            {None: "", True: "yes", False: "NO"}[row.identical],
+        )
+    return table
+
+
+def peer_table(rows: Sequence[PeerRow]) -> Table:
+    """Return the table of other engines on the same models, between the same repeats."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="transformers' own generation", title_justify="left")
+    for column in ("workload", "engine"):
+        table.add_column(column)
+    for column in ("tokens/s", "against our plain"):
+        table.add_column(column, justify="right")
+    table.add_column("identical")
+    for row in rows:
+        if not row.tokens_per_s:
+            continue
+        ratio = "" if row.speedup is None else f"{row.speedup:.2f} ×"
+        same = {None: "", True: "yes", False: "NO"}[row.identical]
+        table.add_row(row.workload, row.engine, f"{row.tokens_per_s:.2f}", ratio, same)
+    return table
+
+
+def _interval(found: Interval) -> str:
+    return f"{found.value:.2f} × ({found.low:.2f}–{found.high:.2f})"

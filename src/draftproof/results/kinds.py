@@ -137,4 +137,102 @@ class PreconditionResult(Result):
     kind: Literal["precondition"] = "precondition"
 
 
-AnyResult = RunResult | OnePassResult | PreconditionResult
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A kind of text to measure on: one or more prompts."""
+
+    name: str
+    prompts: tuple[str, ...]
+    chat: bool = False
+    """Whether the prompts are messages that go through the target's chat template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One way to write one prompt, measured several times: an arm of a race."""
+
+    workload: str
+    prompt: int
+    """Index of the prompt in its workload."""
+    draft: str | None
+    """The draft's name; None for plain decoding."""
+    k: int
+    generations: tuple[Generation, ...]
+    """One a repeat, in order; the plain cell of the same prompt has its twins at the same places."""
+    identical: bool | None
+    """Whether every repeat wrote the plain text; None if there was nothing to compare."""
+    divergence: Divergence | None = None
+    error: str | None = None
+    """Why the cell has no numbers, if it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCell:
+    """The same prompt written by another engine on the same models, between the same repeats."""
+
+    workload: str
+    prompt: int
+    engine: str
+    seconds: tuple[float, ...]
+    tokens: tuple[int, ...]
+    identical: bool | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchResult(Result):
+    """One `draftproof bench`: the k sweep and the workload sweep."""
+
+    target: str
+    draft: str
+    target_placement: Placement
+    draft_placement: Placement
+    ks: tuple[int, ...]
+    """The k sweep, run on the first workload."""
+    k: int
+    """The one k of the other workloads."""
+    max_new_tokens: int
+    repeats: int
+    workloads: tuple[Workload, ...]
+    cells: tuple[Cell, ...]
+    peers: tuple[PeerCell, ...] = ()
+    kind: Literal["bench"] = "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class DraftFacts:
+    """What one draft is on this target, machine and text."""
+
+    draft: str
+    placement: Placement | None
+    error: str | None
+    """Why it could not be measured, if so."""
+    pass_s: float | None = None
+    """Median seconds of one draft pass."""
+    c: float | None = None
+    agreement: float | None = None
+    """Estimated alpha: right guesses / tested guesses."""
+    best_k: int | None = None
+    """The k with the best forecast from agreement and measured costs; 0 if none beats plain decoding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftsResult(Result):
+    """One `draftproof drafts`: several drafts for one target, at one k and each at its own best."""
+
+    target: str
+    target_placement: Placement
+    k: int
+    max_new_tokens: int
+    repeats: int
+    workload: Workload
+    curve: PassTimes
+    facts: tuple[DraftFacts, ...]
+    cells: tuple[Cell, ...]
+    """Plain decoding and every draft at `k`."""
+    best_cells: tuple[Cell, ...]
+    """Plain decoding again, and every draft at its own best k."""
+    kind: Literal["drafts"] = "drafts"
+
+
+AnyResult = RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult

@@ -1,0 +1,107 @@
+"""Several ways to write one text, turn by turn in one process, so that a drifting machine meets all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from draftproof.decode.divergence import same_text
+from draftproof.engines.local import Chunk, Speculator, Stream
+from draftproof.errors import DraftproofError
+from draftproof.records import Divergence, Generation
+
+PLAIN, SPECULATIVE = "plain", "speculative"
+
+
+class Race:
+    """Streams of one prompt that take turns. Iterate it for (arm, chunk).
+
+    `even` decides whose turn it is. `"tokens"`: the arm that wrote fewest, so that all meet the same state of the
+    machine at the same place of the text; this is for measuring. `"time"`: the arm that had least time, so that each
+    runs as it would alone on its share of the machine; this is for watching. If `tolerant`, an arm that raises one of
+    our errors leaves it in `errors` and the others go on.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        even: Literal["tokens", "time"] = "tokens",
+        *,
+        tolerant: bool = False,
+    ) -> None:
+        self.streams = streams
+        self.errors: dict[str, DraftproofError] = {}
+        self._even = even
+        self._tolerant = tolerant
+
+    def __iter__(self) -> Iterator[tuple[str, Chunk]]:
+        running = {arm: iter(stream) for arm, stream in self.streams.items()}
+        spent = dict.fromkeys(running, 0.0)
+        while running:
+            arm = min(running, key=lambda a: spent[a])
+            try:
+                chunk = next(running[arm], None)
+            except DraftproofError as error:
+                if not self._tolerant:
+                    raise
+                self.errors[arm] = error
+                chunk = None
+            if chunk is None:
+                del running[arm]
+                continue
+            done = chunk.round
+            spent[arm] += len(done.tokens) if self._even == "tokens" else done.draft_s + done.target_s + done.overhead_s
+            yield arm, chunk
+
+    def cancel(self) -> None:
+        """End all texts here."""
+        for stream in self.streams.values():
+            stream.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One prompt, written both ways."""
+
+    speculative: Generation
+    plain: Generation
+    divergence: Divergence | None
+    """None when the two are the same."""
+
+
+def duel(
+    speculator: Speculator,
+    prompt: Sequence[int],
+    *,
+    max_new_tokens: int = 128,
+    stop: Sequence[str] = (),
+    plain: bool = True,
+    even: Literal["tokens", "time"] = "tokens",
+) -> Race:
+    """Return the race of speculative against plain decoding; without `plain` the speculative stream runs alone."""
+    streams = {SPECULATIVE: speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop)}
+    if plain:
+        streams[PLAIN] = speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0)
+    return Race(streams, even)
+
+
+def finish(race: Race) -> None:
+    """Let all arms write to their end."""
+    for _ in race:
+        pass
+
+
+def judge_pair(speculator: Speculator, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Pair:
+    """Compare two finished texts; a difference is attributed, not raised."""
+    same = same_text(speculative, plain)
+    return Pair(speculative, plain, None if same else speculator.attribute(prompt, speculative, plain))
+
+
+def compare(
+    speculator: Speculator, prompt: Sequence[int], *, max_new_tokens: int = 128, stop: Sequence[str] = ()
+) -> Pair:
+    """Write `prompt` both ways, turn by turn, and compare."""
+    race = duel(speculator, prompt, max_new_tokens=max_new_tokens, stop=stop)
+    finish(race)
+    return judge_pair(speculator, prompt, race.streams[SPECULATIVE].generation, race.streams[PLAIN].generation)

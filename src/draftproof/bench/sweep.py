@@ -1,0 +1,124 @@
+"""How fast at which k, and on which text? Every prompt is written by all arms, turn by turn, several times."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from draftproof.bench.race import Race
+from draftproof.decode.divergence import same_text
+from draftproof.engines.hf_assisted import HfAssisted
+from draftproof.engines.local import Speculator, Stream
+from draftproof.errors import DraftproofError
+from draftproof.records import Generation
+from draftproof.results import Cell, PeerCell, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to write: a pair at one k. Arms share models and nothing else."""
+
+    speculator: Speculator
+    draft: str | None
+    """None for plain decoding."""
+    k: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was measured of one prompt so far, arm by arm."""
+
+    generations: list[list[Generation]]
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+def measure(
+    arms: Sequence[Arm],
+    workload: Workload,
+    prompt: int,
+    *,
+    max_new_tokens: int,
+    repeats: int,
+    peers: Sequence[HfAssisted] = (),
+    seed: int = 0,
+    on_repeat: Callable[[], None] = lambda: None,
+) -> tuple[list[Cell], list[PeerCell]]:
+    """Write one prompt with all arms, `repeats` times; the first arm must be plain decoding.
+
+    Peers, which cannot be interrupted, take their turns between the races. An arm that fails leaves its error in its
+    cell and does not stop the others.
+    """
+    assert arms[0].draft is None
+    order = random.Random(seed)
+    group = _Group([[] for _ in arms])
+    theirs: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in peers]
+    failed: dict[int, str] = {}
+    ids: list[int] = []
+    try:
+        ids = arms[0].speculator.encode(workload.prompts[prompt], chat=workload.chat)
+    except DraftproofError as error:
+        group.errors = dict.fromkeys(range(len(arms)), str(error))
+    for _ in range(repeats if ids else 0):
+        _race(arms, group, ids, max_new_tokens, order)
+        for i in order.sample(range(len(peers)), len(peers)):
+            if i not in failed:
+                try:
+                    theirs[i].append(peers[i].generate(ids, max_new_tokens))
+                except Exception as error:  # another engine may raise anything, and must not end the bench
+                    failed[i] = f"{type(error).__name__}: {error}".splitlines()[0]
+        on_repeat()
+    cells = [_cell(arm, i, group, ids, workload, prompt) for i, arm in enumerate(arms)]
+    plain = cells[0].generations[0].tokens if cells[0].generations else None
+    peer_cells = [
+        PeerCell(
+            workload=workload.name,
+            prompt=prompt,
+            engine=peer.name,
+            seconds=tuple(seconds for _, seconds in runs),
+            tokens=runs[-1][0] if runs else (),
+            identical=all(tokens == plain for tokens, _ in runs) if runs else None,
+            error=failed.get(i),
+        )
+        for i, (peer, runs) in enumerate(zip(peers, theirs, strict=True))
+    ]
+    return cells, peer_cells
+
+
+def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens: int, order: random.Random) -> None:
+    streams: dict[str, Stream] = {}
+    for i in order.sample(range(len(arms)), len(arms)):
+        if i not in group.errors:
+            try:
+                k = 0 if arms[i].draft is None else None
+                streams[str(i)] = arms[i].speculator.stream(ids, max_new_tokens=max_new_tokens, k=k)
+            except DraftproofError as error:
+                group.errors[i] = str(error)
+    race = Race(streams, tolerant=True)
+    for _ in race:
+        pass
+    group.errors |= {int(i): str(error) for i, error in race.errors.items()}
+    for name, stream in streams.items():
+        if int(name) not in group.errors:
+            group.generations[int(name)].append(stream.generation)
+
+
+def _cell(arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workload, prompt: int) -> Cell:
+    made, plain = group.generations[i], group.generations[0]
+    divergence = None
+    identical: bool | None = None
+    if made and len(made) == len(plain) and arm.draft is not None:
+        differing = [pair for pair in zip(made, plain, strict=True) if not same_text(*pair)]
+        identical = not differing
+        if differing:
+            divergence = arm.speculator.attribute(ids, *differing[0])
+    return Cell(
+        workload=workload.name,
+        prompt=prompt,
+        draft=arm.draft,
+        k=arm.k,
+        generations=tuple(made),
+        identical=identical,
+        divergence=divergence,
+        error=group.errors.get(i),
+    )

@@ -1,0 +1,183 @@
+"""`draftproof bench`: the k sweep and the workload sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.errors import ConfigError, ResultError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from draftproof.engines.local import Speculator
+    from draftproof.results import BenchResult, Workload
+
+KS = "1,2,3,4,5,6,8,12,16"
+ENGINES = {
+    "draftproof": (),
+    "hf-assisted": ("hf-plain", "hf-assisted-constant", "hf-assisted-default", "hf-prompt-lookup"),
+}
+
+
+def bench(
+    target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
+    draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
+    ks: Annotated[str, typer.Option("--k", help="The k sweep, with commas, on the first workload.")] = KS,
+    at: Annotated[int, typer.Option(help="The one k for the other workloads.")] = 5,
+    workload: Annotated[Path | None, typer.Option(help="Your own prompts: a file of JSON lines.")] = None,
+    only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 64,
+    repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
+    engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="File for everything measured; an unfinished one is resumed."),
+    ] = None,
+) -> None:
+    """Measure speculation at several k and on several kinds of text, against plain decoding, interleaved."""
+    with shell.errors_in_one_line() as progress:
+        shell.check_counts(max_new_tokens, repeats)
+        sweep = _ks(ks)
+        if engine not in ENGINES:
+            raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
+        shell.check_json(json_file)
+        workloads = _workloads(workload, only, limit)
+        speculator = shell.load(progress, target, draft, k=at, device=device, dtype=dtype)
+        assert speculator.draft is not None
+        from draftproof.results import BenchResult, read_machine
+        from draftproof.results.trust import doubt_machine
+
+        blank = BenchResult(
+            machine=read_machine(),
+            target=target,
+            draft=draft,
+            target_placement=speculator.target.placement,
+            draft_placement=speculator.draft.placement,
+            ks=sweep,
+            k=at,
+            max_new_tokens=max_new_tokens,
+            repeats=repeats,
+            workloads=workloads,
+            cells=(),
+            notes=tuple(doubt_machine()),
+        )
+        result = _resumed(blank, json_file)
+        with shell.interruptible(lambda: None) as interrupted:
+            for measured in _measured(progress, speculator, result, ENGINES[engine], json_file):
+                result = measured
+        _print(result)
+        if interrupted:
+            hint = f"; run the same command to go on from {str(json_file)!r}" if json_file else ""
+            progress.print(f"interrupted: the figures above are of what was finished{hint}", markup=False)
+            raise typer.Exit(shell.INTERRUPTED)
+        if any(c.identical is False for c in result.cells):
+            raise typer.Exit(1)
+
+
+def _measured(
+    progress: Console, speculator: Speculator, result: BenchResult, engines: tuple[str, ...], json_file: Path | None
+) -> Iterator[BenchResult]:
+    """Yield the result after every prompt, written to the file each time."""
+    from draftproof.bench.sweep import Arm, measure
+    from draftproof.engines.hf_assisted import HfAssisted
+    from draftproof.engines.local import Speculator
+
+    loaded_draft = speculator.draft
+    assert loaded_draft is not None
+    arms = {0: Arm(speculator, None, 0)}
+    for k in sorted({*result.ks, result.k}):
+        arms[k] = Arm(Speculator(speculator.target, loaded_draft, k), result.draft, k)
+        arms[k].speculator.warm_up()
+    peers = [HfAssisted(arm, speculator.target, loaded_draft, result.k, speculator.clock) for arm in engines]
+    done = {(c.workload, c.prompt) for c in result.cells}
+    jobs = [(i, w, p) for i, w in enumerate(result.workloads) for p in range(len(w.prompts)) if (w.name, p) not in done]
+    yield result
+    with shell.bar(progress, "writing", len(jobs) * result.repeats) as advance:
+        for i, workload, prompt in jobs:
+            ks = sorted({*result.ks, result.k}) if i == 0 else [result.k]
+            cells, peer_cells = measure(
+                [arms[0], *(arms[k] for k in ks)],
+                workload,
+                prompt,
+                max_new_tokens=result.max_new_tokens,
+                repeats=result.repeats,
+                peers=peers,
+                on_repeat=advance,
+            )
+            result = replace(result, cells=(*result.cells, *cells), peers=(*result.peers, *peer_cells))
+            shell.write_json(result, json_file)
+            yield result
+
+
+def _print(result: BenchResult) -> None:
+    from draftproof.report import bench_summary, tables
+    from draftproof.report.terminal import console
+
+    out = console()
+    rows = bench_summary.bench_rows(result.cells)
+    if not rows:
+        return
+    first = result.workloads[0].name
+    sweep = [r for r in rows if r.workload == first]
+    out.print(tables.bench_table(f"k sweep on {first!r}", sweep, by="k"))
+    out.print(bench_summary.recommend(sweep), style="bold", markup=False)
+    others = [r for r in rows if r.workload != first]
+    if others:
+        same_k = [r for r in sweep if r.k in (0, result.k)]
+        out.print(tables.bench_table(f"workloads at k = {result.k}", [*same_k, *others], by="workload"))
+    if result.peers:
+        out.print(tables.peer_table(bench_summary.peer_rows(result)))
+    for warning in (*result.notes, *bench_summary.doubts(result, rows)):
+        out.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _resumed(blank: BenchResult, json_file: Path | None) -> BenchResult:
+    """Return what an unfinished file holds, if it holds the same bench on the same machine."""
+    from draftproof.results import BenchResult, from_json
+
+    if json_file is None or not json_file.exists():
+        return blank
+    old = from_json(json_file.read_text(encoding="utf-8"))
+    same = (
+        isinstance(old, BenchResult)
+        and replace(old, cells=(), peers=(), notes=blank.notes, created=blank.created, draftproof=blank.draftproof)
+        == blank
+    )
+    if not same:
+        raise ResultError(
+            f"{str(json_file)!r} holds another measurement, or one from another machine; give another file name."
+        )
+    assert isinstance(old, BenchResult)
+    return old
+
+
+def _workloads(path: Path | None, only: str | None, limit: int | None) -> tuple[Workload, ...]:
+    from draftproof.bench.workloads import BUILT_IN, read_workloads
+
+    found = read_workloads(path or BUILT_IN, limit)
+    if only is None:
+        return found
+    names = [name.strip() for name in only.split(",")]
+    known = {w.name: w for w in found}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"unknown workload {unknown[0]!r}; known: {', '.join(known)}.")
+    return tuple(known[name] for name in names)
+
+
+def _ks(text: str) -> tuple[int, ...]:
+    try:
+        ks = tuple(dict.fromkeys(int(k) for k in text.split(",")))
+    except ValueError:
+        raise ConfigError(f"--k is {text!r}; give whole numbers with commas, such as {KS}.") from None
+    if not all(1 <= k <= 64 for k in ks):
+        raise ConfigError(f"--k is {text!r}; every k must lie between 1 and 64 (plain decoding is always measured).")
+    return ks
