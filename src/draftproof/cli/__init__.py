@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import bench, demo, one_pass, precondition, run
+from draftproof.cli import bench, demo, drafts, one_pass, precondition, report, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,6 +30,8 @@ app.command()(run.run)
 app.command()(one_pass.one_pass)
 app.command()(precondition.precondition)
 app.command()(bench.bench)
+app.command()(drafts.drafts)
+app.command()(report.report)
 
 
 def main() -> None:

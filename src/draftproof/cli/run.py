@@ -130,7 +130,10 @@ def _result(
 ) -> RunResult:
     from dataclasses import replace
 
+    from draftproof.models.tokens import pieces
     from draftproof.results import RunResult, read_machine
+
+    tokenizer = speculator.target.tokenizer
 
     found = next((p.divergence for p in pairs if p.divergence), None)
     placements = [f"target on {recipe.target_placement.reason}"]
@@ -145,6 +148,8 @@ def _result(
         divergence=found,
         repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
         notes=(*placements, *speculator.notes),
+        pieces=pieces(tokenizer, speculator.encode(recipe.prompt, chat=recipe.chat), generation.tokens),
+        guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )
 
 

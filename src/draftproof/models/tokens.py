@@ -72,6 +72,15 @@ class TextStream:
         return text
 
 
+def pieces(tokenizer: Any, prompt: Sequence[int], tokens: Sequence[int]) -> tuple[str, ...]:
+    """Return what each token adds to the text; a character split over tokens comes with the one that completes it."""
+    stream = TextStream(tokenizer, prompt)
+    shown = [stream.push(token) for token in tokens]
+    if shown:
+        shown[-1] += stream.finish()
+    return tuple(shown)
+
+
 def compare_vocabularies(target: Any, draft: Any) -> str | None:
     """Check that target and draft number the same pieces of text in the same way.
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from draftproof import cost
 from draftproof.records import Generation, Interval
-from draftproof.results import BenchResult, Cell
+from draftproof.results import BenchResult, Cell, DraftsResult
 from draftproof.results.speedup import speedup
 from draftproof.results.trust import doubt_spread, doubt_text
 
@@ -157,3 +157,23 @@ def doubt_sweep(rows: Sequence[BenchRow]) -> str | None:
     if len(ks) > 1 and len(proposed) == 1:
         return "every k made the same number of guesses, so k had no effect: the sweep is not to be trusted"
     return None
+
+
+def unusable(result: DraftsResult) -> list[str]:
+    """Return why some drafts have no figures."""
+    return [f"{f.draft}: {f.error or 'nothing was guessed'}" for f in result.facts if f.agreement is None]
+
+
+def drafts_verdict(result: DraftsResult) -> str:
+    """Say in one sentence which draft to take, by measured speed and not by acceptance."""
+    rows = [r for r in (*bench_rows(result.cells), *bench_rows(result.best_cells)) if r.speedup is not None]
+    sure = [r for r in rows if r.speedup is not None and r.speedup.low > 1 and r.identical]
+    if not sure:
+        return "does not pay: no draft is surely faster than plain decoding on this text here; use none (k = 0)"
+    best = max(sure, key=lambda r: 0.0 if r.speedup is None else r.speedup.value)
+    most_right = max(rows, key=lambda r: r.agreement or 0.0)
+    assert best.speedup is not None
+    tail = ""
+    if most_right.draft != best.draft:
+        tail = f"; {most_right.draft} is right more often, and slower all the same"
+    return f"take {best.draft} with k = {best.k}: {best.speedup.value:.2f} × plain decoding{tail}"

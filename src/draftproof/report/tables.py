@@ -9,10 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from draftproof import cost
 from draftproof.records import Interval
 from draftproof.report.bench_summary import BenchRow, PeerRow
 from draftproof.report.summary import pass_rows
-from draftproof.results import OnePass, PassTimes
+from draftproof.results import DraftFacts, OnePass, PassTimes
 
 
 def one_pass_table(found: OnePass) -> Table:
@@ -48,28 +49,34 @@ def pass_table(times: PassTimes) -> Table:
 
 
 _BENCH_COLUMNS = (
-    "tokens/s",
+    "tokens\nper s",
     "speedup (95 %)",
     "target\npasses",
     "draft\npasses",
     "dis-\ncarded",
-    "accep-\ntance",
-    "tokens/\nround",
-    "iden-\ntical",
+    "acc.\nrate",
+    "per\nround",
+    "same\ntext",
 )
 
 
 def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload", "draft"]) -> Table:
     """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
+    )
     table.add_column(by, no_wrap=True)
     for column in _BENCH_COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         if row.error is not None:
             continue
-        what = "plain" if row.draft is None else f"k = {row.k}"
-        name = {"k": what, "workload": f"{row.workload}, {what}", "draft": row.draft or "plain"}[by]
+        what = "plain" if row.draft is None else f"k={row.k}"
+        name = {
+            "k": what,
+            "workload": row.workload if row.draft is None else f"  {what}",
+            "draft": row.draft or "plain",
+        }[by]
         table.add_row(
             name,
             f"{row.tokens_per_s:.2f}",
@@ -77,7 +84,7 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
             f"{row.target_passes:,}",
             f"{row.draft_passes:,}" if row.draft else "",
             f"{row.discarded:,}" if row.draft else "",
-            "" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
+            "" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
             f"{row.tokens_per_round:.2f}" if row.draft else "",
             {None: "", True: "yes", False: "NO"}[row.identical],
         )
@@ -101,5 +108,28 @@ def peer_table(rows: Sequence[PeerRow]) -> Table:
     return table
 
 
+def short(name: str) -> str:
+    """Return the last part of a model's name or path."""
+    return name.rstrip("/").rpartition("/")[2] or name
+
+
 def _interval(found: Interval) -> str:
-    return f"{found.value:.2f} × ({found.low:.2f}–{found.high:.2f})"
+    return f"{found.value:.2f}× ({found.low:.2f}–{found.high:.2f})"
+
+
+def facts_table(facts: Sequence[DraftFacts]) -> Table:
+    """Return what each draft is: how often right, how cheap, and whether Leviathan's condition is met."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title="drafts", title_justify="left")
+    table.add_column("draft", overflow="fold")
+    for column in ("one pass", "c", "alpha", "alpha > c", "best k"):
+        table.add_column(column, justify="right")
+    for fact in facts:
+        if fact.pass_s is None or fact.c is None or fact.agreement is None:
+            table.add_row(short(fact.draft), "–", "–", "–", "–", "–")
+            continue
+        met = "met" if cost.can_pay(fact.agreement, fact.c) else "not met"
+        best = f"{fact.best_k}" if fact.best_k else "none pays"
+        table.add_row(
+            short(fact.draft), f"{fact.pass_s * 1e3:.1f} ms", f"{fact.c:.2f}", f"{fact.agreement:.2f}", met, best
+        )
+    return table

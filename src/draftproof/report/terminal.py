@@ -23,14 +23,18 @@ def ledger(speculative: Generation, plain: Generation | None = None) -> Table:
     if plain is not None:
         table.add_column("plain", justify="right")
     table.add_column(f"speculative, k = {speculative.k}" if speculative.k else "plain", justify="right")
-    for name, value in _ROWS:
-        cells = [value(g) for g in arms]
-        if any(cell != "–" for cell in cells):
-            table.add_row(name, *cells)
+    for name, cells in ledger_rows(arms):
+        table.add_row(name, *cells)
     c = cost_coefficient(speculative, plain)
     if c is not None:
         table.add_row("c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}")
     return table
+
+
+def ledger_rows(arms: Sequence[Generation]) -> list[tuple[str, list[str]]]:
+    """Return the ledger's rows that say something of at least one of the arms: name, one cell an arm."""
+    rows = [(name, [value(g) for g in arms]) for name, value in _ROWS]
+    return [(name, cells) for name, cells in rows if any(cell != "–" for cell in cells)]
 
 
 def cost_coefficient(speculative: Generation, plain: Generation | None) -> float | None:

@@ -65,6 +65,10 @@ class RunResult(Result):
     divergence: Divergence | None
     repeats: tuple[tuple[Generation, Generation], ...] = ()
     """Further interleaved pairs (speculative, plain) that only served the timing."""
+    pieces: tuple[str, ...] = ()
+    """What each token of the generation added to the text."""
+    guesses: dict[int, str] = field(default_factory=dict)
+    """The text of every guessed token id."""
     kind: Literal["run"] = "run"
 
 

@@ -1,0 +1,90 @@
+"""Which draft for this target? Each at one k, then each at the k that its own figures forecast as best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from draftproof import cost
+from draftproof.bench.precondition import Subject, context_tokens, time_passes
+from draftproof.bench.sweep import Arm, measure
+from draftproof.engines.local import Speculator
+from draftproof.errors import ConfigError, DraftproofError
+from draftproof.models.load import Loaded
+from draftproof.models.session import ModelSession
+from draftproof.results import Cell, DraftFacts, PassTimes, Workload
+
+SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17)
+CONTEXT = 64
+SWEEPS = 5
+
+
+def pair_up(
+    target: Loaded, names: Sequence[str], load: Callable[[str], Loaded], k: int
+) -> tuple[dict[str, Speculator], list[DraftFacts]]:
+    """Load every draft and pair it with the target; return the pairs, and the reasons of those that do not fit."""
+    if len(set(names)) < len(names):
+        raise ConfigError("a draft is named twice; name each once.")
+    pairs, failed = {}, []
+    for name in names:
+        try:
+            pairs[name] = Speculator(target, load(name), k)
+        except DraftproofError as error:
+            failed.append(DraftFacts(name, None, str(error)))
+    if not pairs:
+        raise ConfigError("none of the drafts can be used: " + " / ".join(f"{f.draft}: {f.error}" for f in failed))
+    return pairs, failed
+
+
+def time_models(target: Loaded, pairs: dict[str, Speculator]) -> tuple[PassTimes, dict[str, float]]:
+    """Return the target's cost curve, and the seconds of one pass of every draft, measured in turns."""
+    models = [target, *(p.draft for p in pairs.values() if p.draft is not None)]
+    sizes = [SIZES if model is target else (1,) for model in models]
+    subjects = [
+        Subject(ModelSession(model.model), context_tokens(model.tokenizer, CONTEXT + max(ns)), ns)
+        for model, ns in zip(models, sizes, strict=True)
+    ]
+    first = next(iter(pairs.values()))
+    timings = time_passes(subjects, first.clock, context=CONTEXT, sweeps=SWEEPS)
+    curve = PassTimes(target.name, "target", target.placement, timings[0])
+    return curve, {name: median(t[0].seconds) for name, t in zip(pairs, timings[1:], strict=True)}
+
+
+def measure_at(
+    target: Loaded,
+    pairs: dict[str, Speculator],
+    ks: dict[str, int],
+    workload: Workload,
+    *,
+    max_new_tokens: int,
+    repeats: int,
+) -> list[Cell]:
+    """Write every prompt plainly and with every draft at its k, in turns."""
+    arms = [Arm(Speculator(target), None, 0)]
+    for name, k in ks.items():
+        arms.append(Arm(Speculator(target, pairs[name].draft, k), name, k))
+        arms[-1].speculator.warm_up()
+    cells: list[Cell] = []
+    for prompt in range(len(workload.prompts)):
+        found, _ = measure(arms, workload, prompt, max_new_tokens=max_new_tokens, repeats=repeats)
+        cells += found
+    return cells
+
+
+def facts(
+    name: str, pair: Speculator, cells: Sequence[Cell], curve: cost.CostCurve, pass_s: float, max_k: int = 16
+) -> DraftFacts:
+    """Return what a draft is here, and the k with the best forecast from its agreement and the measured costs."""
+    made = [g for c in cells if c.draft == name for g in c.generations]
+    rounds = [r for g in made for r in g.rounds]
+    alpha = cost.agreement(rounds)
+    overhead_s = median(r.overhead_s for r in rounds) if rounds else 0.0
+    return DraftFacts(
+        draft=name,
+        placement=None if pair.draft is None else pair.draft.placement,
+        error=next((c.error for c in cells if c.draft == name and c.error), None),
+        pass_s=pass_s,
+        c=pass_s / curve.at(1),
+        agreement=alpha,
+        best_k=None if alpha is None else cost.best_k(alpha, curve, pass_s, range(1, max_k + 1), overhead_s),
+    )

@@ -1,0 +1,83 @@
+"""`draftproof drafts`: several drafts for one target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.errors import ConfigError
+
+
+def drafts(
+    target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
+    draft: Annotated[list[str], typer.Option(help="A draft to compare; give the option several times.")],
+    k: Annotated[int, typer.Option(help="Guesses a round, for the comparison at one k.")] = 5,
+    workload: Annotated[str, typer.Option(help="Name of a built-in workload, or a file of JSON lines.")] = "prose",
+    limit: Annotated[int | None, typer.Option(help="Prompts at most.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 64,
+    repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+) -> None:
+    """Compare drafts: how often right, how cheap, how fast at one k and each at its own best k."""
+    with shell.errors_in_one_line() as progress:
+        shell.check_counts(max_new_tokens, repeats)
+        if k < 1:
+            raise ConfigError(f"--k is {k}; it must be at least 1 to compare drafts.")
+        shell.check_json(json_file)
+        from draftproof.bench.workloads import read_workloads
+
+        known = {w.name: w for w in read_workloads(limit=limit)}
+        chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
+        loaded = shell.load_model(progress, target, device=device, dtype=dtype)
+        from draftproof.bench import drafts as compare
+        from draftproof.report import bench_summary, summary, tables
+        from draftproof.report.terminal import console
+        from draftproof.results import DraftsResult, read_machine
+        from draftproof.results.trust import doubt_machine
+
+        pairs, failed = compare.pair_up(
+            loaded, draft, lambda name: shell.load_model(progress, name, device=device, dtype=dtype), k
+        )
+        notes = doubt_machine()
+        options = {"max_new_tokens": max_new_tokens, "repeats": repeats}
+        with progress.status("timing passes") as status:
+            curve, pass_s = compare.time_models(loaded, pairs)
+            status.update(f"writing with every draft at k = {k}")
+            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **options)
+            measured = summary.cost_curve(curve)
+            facts = [compare.facts(name, pair, cells, measured, pass_s[name]) for name, pair in pairs.items()]
+            best = {f.draft: f.best_k for f in facts if f.best_k}
+            best_cells = []
+            if best:
+                status.update("writing with every draft at its own best k")
+                best_cells = compare.measure_at(loaded, pairs, best, chosen, **options)
+        result = DraftsResult(
+            machine=read_machine(),
+            target=target,
+            target_placement=loaded.placement,
+            k=k,
+            max_new_tokens=max_new_tokens,
+            repeats=repeats,
+            workload=chosen,
+            curve=curve,
+            facts=(*facts, *failed),
+            cells=tuple(cells),
+            best_cells=tuple(best_cells),
+            notes=tuple(notes),
+        )
+        shell.write_json(result, json_file)
+        out = console()
+        out.print(tables.facts_table(result.facts))
+        out.print(tables.bench_table(f"all at k = {k}", bench_summary.bench_rows(cells), by="draft"))
+        if best_cells:
+            out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
+        out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
+        for warning in (*bench_summary.unusable(result), *notes):
+            out.print(f"warning: {warning}", style="yellow", markup=False)
+        if any(c.identical is False for c in (*cells, *best_cells)):
+            raise typer.Exit(1)

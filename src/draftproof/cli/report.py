@@ -1,0 +1,34 @@
+"""`draftproof report`: result files as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.errors import ResultError
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Files that other commands wrote with --json.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Draw one self-contained page from result files: charts, tables, texts, raw numbers. Opens offline."""
+    with shell.errors_in_one_line() as progress:
+        shell.check_json(output)
+        from draftproof.results import from_json
+
+        loaded = []
+        for path in results:
+            try:
+                loaded.append((path.name, from_json(path.read_text(encoding="utf-8"))))
+            except (OSError, UnicodeDecodeError) as error:
+                raise ResultError(f"cannot read {str(path)!r}: {error}.") from error
+            except ResultError as error:
+                raise ResultError(f"{str(path)!r}: {error}") from error
+        from draftproof.report.html import page
+
+        output.write_text(page(loaded), encoding="utf-8")
+        progress.print(f"wrote {output}", markup=False)

@@ -1,0 +1,226 @@
+"""The report's charts, one question each. Colours of Okabe and Ito, and a mark of its own for every series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import plotly.graph_objects as go
+
+from draftproof import cost
+from draftproof.records import Generation
+from draftproof.report.bench_summary import BenchRow, bench_rows, peer_rows
+from draftproof.report.summary import pass_rows
+from draftproof.report.tables import short
+from draftproof.results import BenchResult, Cell, DraftsResult, PassTimes
+
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#333333",
+)
+_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+_MARKS = ("circle", "square", "diamond", "triangle-up", "x", "star", "cross")
+
+
+def cost_curves(passes: Sequence[PassTimes]) -> go.Figure:
+    """What a pass costs against the tokens it covers, with the middle half of the measured values."""
+    figure = _figure("Cost of one pass", "new tokens in the pass", "times a pass over one token")
+    for i, times in enumerate(passes):
+        rows = pass_rows(times)
+        figure.add_scatter(
+            x=[r.tokens for r in rows],
+            y=[r.ratio for r in rows],
+            error_y={"array": [r.ratio * r.spread / 2 for r in rows], "thickness": 1},
+            name=f"{short(times.model)}, {times.placement.dtype}",
+            **_style(i),
+        )
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
+    """Measured speedup with intervals, and what the formula expects from one alpha and the measured pass times."""
+    figure = _figure("Speedup against k", "k, guesses a round", "times plain decoding")
+    sweep = [r for r in rows if r.speedup is not None]
+    values = [r.speedup for r in sweep if r.speedup is not None]
+    figure.add_scatter(
+        x=[r.k for r in sweep],
+        y=[v.value for v in values],
+        error_y={
+            "array": [v.high - v.value for v in values],
+            "arrayminus": [v.value - v.low for v in values],
+            "thickness": 1.5,
+        },
+        name="measured, 95 % interval",
+        **_style(0),
+    )
+    expected = [_expected(cells, r) for r in sweep]
+    if any(expected):
+        figure.add_scatter(
+            x=[r.k for r in sweep], y=expected, name="expected from alpha and pass times", line_dash="dash", **_style(1)
+        )
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
+    """Tokens per round, beside (1 - alpha^(k+1)) / (1 - alpha) with its ceiling 1 / (1 - alpha)."""
+    figure = _figure("Tokens per round against k", "k, guesses a round", "tokens per round")
+    sweep = [r for r in rows if r.draft is not None]
+    figure.add_scatter(x=[r.k for r in sweep], y=[r.tokens_per_round for r in sweep], name="measured", **_style(0))
+    known = [r.agreement for r in sweep if r.agreement is not None]
+    if known:
+        alpha = median(known)
+        ks = list(range(max(r.k for r in sweep) + 1))
+        theory = [cost.tokens_per_round(alpha, k) for k in ks]
+        figure.add_scatter(
+            x=ks, y=theory, name=f"formula at alpha = {alpha:.2f}", line={"color": VERMILION, "dash": "dash"}
+        )
+        if alpha < 1:
+            label = f"ceiling 1/(1 − alpha) = {cost.ceiling(alpha):.1f}"
+            figure.add_hline(y=cost.ceiling(alpha), line_dash="dot", annotation_text=label)
+    return figure
+
+
+def passes_by_k(rows: Sequence[BenchRow]) -> go.Figure:
+    """Target passes saved, draft passes and discarded guesses paid."""
+    figure = _figure("Passes and discarded guesses against k", "k, guesses a round", "count")
+    for i, (name, value) in enumerate((
+        ("target passes", [r.target_passes for r in rows]),
+        ("draft passes", [r.draft_passes for r in rows]),
+        ("discarded guesses", [r.discarded for r in rows]),
+    )):
+        figure.add_scatter(x=[r.k for r in rows], y=value, name=name, **_style(i))
+    return figure
+
+
+def round_time(cells: Sequence[Cell]) -> go.Figure:
+    """Where the time of a round goes, by k."""
+    figure = _figure("Where the time of a round goes", "k, guesses a round", "milliseconds a round")
+    shown = [c for c in cells if c.generations]
+    parts: tuple[tuple[str, str, str, Callable[[Generation], float]], ...] = (
+        ("draft", ORANGE, "/", lambda g: g.seconds.draft_s),
+        ("target", BLUE, "", lambda g: g.seconds.target_s),
+        ("everything else", BLACK, "x", lambda g: g.seconds.overhead_s),
+    )
+    for name, colour, pattern, seconds in parts:
+        figure.add_bar(
+            x=[f"k={c.k}" if c.draft else "plain" for c in shown],
+            y=[median(1e3 * seconds(g) / max(1, len(g.rounds)) for g in c.generations) for c in shown],
+            name=name,
+            marker={"color": colour, "pattern": {"shape": pattern}},
+        )
+    figure.update_layout(barmode="stack")
+    return figure
+
+
+def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
+    """How often the guess at each place of the block is right, given that all before it were."""
+    figure = _figure("Agreement by position in the block", "position of the guess", "right, of those tested")
+    shown = [c for c in cells if c.draft and c.generations]
+    for i, cell in enumerate(shown):
+        tested = cost.agreement_by_position(cell.generations[-1].rounds)
+        points = [(n + 1, right / all_, all_) for n, (all_, right) in enumerate(tested) if all_]
+        figure.add_scatter(
+            x=[n for n, _, _ in points],
+            y=[rate for _, rate, _ in points],
+            text=[f"{all_} tested" for _, _, all_ in points],
+            name=f"k={cell.k}",
+            **_style(i),
+        )
+    figure.update_yaxes(range=[0, 1.05])
+    return figure
+
+
+def workloads(result: BenchResult) -> go.Figure:
+    """Workloads side by side at one k, and other engines where they were run."""
+    figure = _figure(f"Workloads at k = {result.k}", "", "times plain decoding")
+    rows = [r for r in bench_rows(result.cells) if r.k == result.k and r.speedup is not None]
+    values = [r.speedup for r in rows if r.speedup is not None]
+    figure.add_bar(
+        x=[r.workload for r in rows],
+        y=[v.value for v in values],
+        error_y={"array": [v.high - v.value for v in values], "arrayminus": [v.value - v.low for v in values]},
+        name="draftproof",
+        marker_color=BLUE,
+    )
+    peers = [p for p in peer_rows(result) if p.speedup]
+    for i, engine in enumerate(dict.fromkeys(p.engine for p in peers), 1):
+        mine = [p for p in peers if p.engine == engine]
+        figure.add_bar(
+            x=[p.workload for p in mine],
+            y=[p.speedup for p in mine],
+            name=engine,
+            marker={"color": _COLOURS[i % 7], "pattern": {"shape": ("", "/", "x", "-", "|")[i % 5]}},
+        )
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    return figure
+
+
+def drafts(result: DraftsResult) -> go.Figure:
+    """Drafts side by side: what they cost, how often they are right, how fast they make it."""
+    figure = _figure("Drafts: cost, agreement, speedup", "", "")
+    facts = [f for f in result.facts if f.c is not None]
+    names = [short(f.draft) for f in facts]
+    figure.add_bar(x=names, y=[f.c for f in facts], name="c", marker_color=ORANGE)
+    figure.add_bar(
+        x=names, y=[f.agreement for f in facts], name="alpha", marker={"color": GREEN, "pattern": {"shape": "/"}}
+    )
+    for label, cells, colour, pattern in (
+        (f"speedup at k = {result.k}", result.cells, BLUE, ""),
+        ("speedup at its best k", result.best_cells, PURPLE, "x"),
+    ):
+        rows = [r for r in bench_rows(cells) if r.speedup is not None]
+        figure.add_bar(
+            x=[short(r.draft or "") for r in rows],
+            y=[r.speedup.value for r in rows if r.speedup is not None],
+            name=label,
+            marker={"color": colour, "pattern": {"shape": pattern}},
+        )
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    return figure
+
+
+def _expected(cells: Sequence[Cell], row: BenchRow) -> float | None:
+    """The forecast for a row, from its own agreement and the medians of the measured passes."""
+    plain = [r for c in cells if c.draft is None for g in c.generations for r in g.rounds]
+    mine = [r for c in cells if (c.draft, c.k) == (row.draft, row.k) for g in c.generations for r in g.rounds]
+    full = [r for r in mine if len(r.proposed) == row.k]
+    if not plain or not full or row.agreement is None:
+        return None
+    v_1, v_k = median(r.target_s for r in plain), median(r.target_s for r in full)
+    curve = cost.CostCurve((1, row.k + 1), (v_1, v_k))
+    draft_s = median(r.draft_s / r.draft_passes for r in full if r.draft_passes)
+    return cost.forecast(row.agreement, row.k, curve, draft_s, median(r.overhead_s for r in full))
+
+
+def _style(i: int) -> dict[str, Any]:
+    colour = _COLOURS[i % len(_COLOURS)]
+    return {
+        "mode": "lines+markers",
+        "marker": {"symbol": _MARKS[i % 7], "size": 9, "color": colour},
+        "line_color": colour,
+    }
+
+
+def _figure(title: str, x: str, y: str) -> go.Figure:
+    figure = go.Figure()
+    figure.update_layout(
+        title=title,
+        template="plotly_white",
+        height=380,
+        margin={"l": 60, "r": 20, "t": 50, "b": 50},
+        legend={"orientation": "h", "y": -0.22},
+        font={"family": "system-ui, sans-serif", "size": 13},
+    )
+    figure.update_xaxes(title_text=x)
+    figure.update_yaxes(title_text=y)
+    return figure

@@ -1,0 +1,245 @@
+"""One self-contained page from result files: charts, tables, the text with every token's fate, the raw numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+from plotly.graph_objects import Figure
+from plotly.offline import get_plotlyjs
+
+from draftproof.records import Generation, Interval, Machine
+from draftproof.report import bench_summary, charts, summary
+from draftproof.report.tables import short
+from draftproof.report.terminal import cost_coefficient, ledger_rows, verdict
+from draftproof.results import (
+    AnyResult,
+    BenchResult,
+    DraftsResult,
+    OnePassResult,
+    PreconditionResult,
+    RunResult,
+    to_json,
+)
+
+_PLOT = {"displaylogo": False, "responsive": True}
+
+
+@dataclass(slots=True)
+class Piece:
+    """A token as it is shown: its text, its fate, and the round it came from."""
+
+    text: str
+    fate: str
+    hint: str
+
+
+@dataclass(slots=True)
+class Section:
+    """What one result says."""
+
+    title: str
+    facts: list[str] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    tables: list[list[list[str]]] = field(default_factory=list)
+    charts: list[str] = field(default_factory=list)
+    texts: list[dict[str, object]] = field(default_factory=list)
+
+
+def page(results: Sequence[tuple[str, AnyResult]]) -> str:
+    """Return the page for named results, in their order."""
+    machines = list(dict.fromkeys(_machine(r.machine) for _, r in results))
+    warnings = []
+    if len(machines) > 1:
+        warnings.append("These results come from different machines; their seconds cannot be compared.")
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
+        Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    )
+    return template.render(
+        title="draftproof report",
+        facts=machines,
+        warnings=warnings,
+        sections=[_section(name, result) for name, result in results],
+        raws=[{"name": name, "json": to_json(result)} for name, result in results],
+        plotly=get_plotlyjs(),
+    )
+
+
+def _section(name: str, result: AnyResult) -> Section:
+    if isinstance(result, RunResult):
+        section = _run(result)
+    elif isinstance(result, OnePassResult):
+        section = _one_pass(result)
+    elif isinstance(result, PreconditionResult):
+        section = _precondition(result)
+    elif isinstance(result, BenchResult):
+        section = _bench(result)
+    else:
+        section = _drafts(result)
+    section.facts.append(f"{name}, {result.created}, draftproof {result.draftproof}")
+    return section
+
+
+def _run(result: RunResult) -> Section:
+    recipe, generation = result.recipe, result.generation
+    section = Section(f"One text: {short(recipe.target)} with {short(recipe.draft or 'no draft')}, k = {generation.k}")
+    if result.speedup is not None:
+        section.verdicts.append(verdict(result.speedup, identical=bool(generation.identical)).plain)
+    if generation.identical is not None:
+        section.verdicts.append(f"identical to plain decoding: {'yes' if generation.identical else 'NO'}")
+    section.facts += list(result.notes)
+    section.warnings += list(generation.warnings)
+    arms = [g for g in (result.plain, generation) if g is not None]
+    names = (["plain"] if result.plain else []) + ["speculative"]
+    rows = [["", *names], *([name, *cells] for name, cells in ledger_rows(arms))]
+    c = cost_coefficient(generation, result.plain)
+    if c is not None:
+        rows.append(["c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}"])
+    section.tables.append(rows)
+    if result.pieces:
+        section.texts.append({"prompt": recipe.prompt, "pieces": _pieces(generation, result.pieces, result.guesses)})
+    return section
+
+
+def _pieces(generation: Generation, texts: Sequence[str], guesses: dict[int, str]) -> list[Piece]:
+    pieces, at = [], 0
+    for number, done in enumerate(generation.rounds, 1):
+        hint = f"round {number}: {done.accepted} of {len(done.proposed)} guesses accepted"
+        for i in range(len(done.tokens)):
+            if i == done.drafted:
+                pieces += _rejected(done.proposed[done.accepted :], guesses, hint)
+            pieces.append(Piece(texts[at], "accepted" if i < done.drafted else "own", hint))
+            at += 1
+    return pieces
+
+
+def _rejected(tokens: Sequence[int], guesses: dict[int, str], hint: str) -> list[Piece]:
+    return [Piece(guesses.get(token, "?"), "rejected", f"{hint}; this guess was rejected") for token in tokens]
+
+
+def _one_pass(result: OnePassResult) -> Section:
+    section = Section(f"One pass answers every prefix: {short(result.model)}")
+    for found in result.passes:
+        same = "every prediction is the same" if found.same_tokens else "some predictions differ"
+        section.verdicts.append(f"{found.dtype}: {same}; largest difference of a logit {found.largest_difference:.2g}")
+    head = ["after", "the model predicts", "from the shortened text"]
+    rows = [[r.prefix, repr(r.predicted_text), repr(r.shortened_text or "")] for r in result.passes[0].rows]
+    section.tables.append([head, *rows])
+    return section
+
+
+def _precondition(result: PreconditionResult) -> Section:
+    section = Section(f"The precondition: what a pass costs, behind {result.context} tokens")
+    section.warnings += list(result.notes)
+    for times in result.passes:
+        if times.role == "target":
+            section.verdicts.append(f"{short(times.model)}: {summary.precondition_verdict(times)}")
+        head = [f"{short(times.model)}, {times.placement.dtype}: new tokens", "one pass", "against one", "spread"]
+        rows = [
+            [f"{r.tokens}", f"{r.seconds * 1e3:.2f} ms", f"{r.ratio:.2f} ×", f"{r.spread:.0%}"]
+            for r in summary.pass_rows(times)
+        ]
+        section.tables.append([head, *rows])
+    section.charts.append(_html(charts.cost_curves(result.passes)))
+    return section
+
+
+def _bench(result: BenchResult) -> Section:
+    section = Section(f"Bench: {short(result.target)} with {short(result.draft)}")
+    section.facts += [
+        f"target on {result.target_placement.reason}; draft on {result.draft_placement.reason}",
+        f"{result.max_new_tokens} tokens, {result.repeats} interleaved repeats",
+    ]
+    rows = bench_summary.bench_rows(result.cells)
+    if not rows:
+        return section
+    first = result.workloads[0].name
+    sweep = [r for r in rows if r.workload == first]
+    cells = [c for c in result.cells if c.workload == first]
+    section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
+    section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
+    section.tables.append(_bench_rows(rows))
+    if result.peers:
+        head = ["transformers' own", "workload", "tokens/s", "against our plain", "identical"]
+        section.tables.append([
+            head,
+            *(
+                [p.engine, p.workload, f"{p.tokens_per_s:.2f}", f"{p.speedup:.2f} ×", _yes(p.identical)]
+                for p in bench_summary.peer_rows(result)
+                if p.speedup
+            ),
+        ])
+    figures = [
+        charts.speedup_by_k(sweep, cells),
+        charts.tokens_by_k(sweep),
+        charts.passes_by_k(sweep),
+        charts.round_time(cells),
+        charts.acceptance_by_position(cells),
+        charts.workloads(result),
+    ]
+    section.charts += [_html(figure) for figure in figures]
+    return section
+
+
+def _drafts(result: DraftsResult) -> Section:
+    section = Section(f"Drafts for {short(result.target)} on {result.workload.name}")
+    section.verdicts.append(bench_summary.drafts_verdict(result))
+    section.warnings += [*bench_summary.unusable(result), *result.notes]
+    head = ["draft", "one pass", "c", "alpha", "alpha > c", "best k"]
+    rows = [
+        [
+            short(f.draft),
+            f"{f.pass_s * 1e3:.1f} ms",
+            f"{f.c:.2f}",
+            f"{f.agreement:.2f}",
+            "met" if f.agreement > f.c else "not met",
+            f"{f.best_k}" if f.best_k else "none pays",
+        ]
+        for f in result.facts
+        if f.pass_s is not None and f.c is not None and f.agreement is not None
+    ]
+    section.tables += [
+        [head, *rows],
+        _bench_rows(bench_summary.bench_rows(result.cells)),
+        _bench_rows(bench_summary.bench_rows(result.best_cells)),
+    ]
+    section.charts.append(_html(charts.drafts(result)))
+    return section
+
+
+def _bench_rows(rows: Sequence[bench_summary.BenchRow]) -> list[list[str]]:
+    head = ["", "k", "tokens/s", "speedup", "95 % interval", "target passes", "draft passes", "guesses", "discarded"]
+    head += ["acceptance rate", "alpha", "tokens/round", "identical"]
+    body = []
+    for r in rows:
+        if r.error is None:
+            name = r.workload if r.draft is None else f"{r.workload}, {short(r.draft)}"
+            body.append([name, f"{r.k}", f"{r.tokens_per_s:.2f}", *_interval(r.speedup), f"{r.target_passes}"])
+            body[-1] += [f"{n}" if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
+            body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
+            body[-1] += [f"{r.tokens_per_round:.2f}", _yes(r.identical)]
+    return [head, *body]
+
+
+def _interval(found: Interval | None) -> list[str]:
+    return ["", ""] if found is None else [f"{found.value:.2f} ×", f"{found.low:.2f} – {found.high:.2f}"]
+
+
+def _yes(value: bool | None) -> str:
+    return {None: "", True: "yes", False: "NO"}[value]
+
+
+def _machine(machine: Machine) -> str:
+    gpu = f", {machine.gpu}" if machine.gpu else ""
+    return (
+        f"{machine.cpu}, {machine.cores} cores, {machine.threads} threads, "
+        f"{machine.memory_bytes / 2**30:.0f} GiB{gpu}; "
+        f"{machine.system}; Python {machine.python}, torch {machine.torch}, transformers {machine.transformers}"
+    )
+
+
+def _html(figure: Figure) -> str:
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=_PLOT))
