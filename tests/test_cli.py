@@ -199,6 +199,27 @@ def test_ctrl_c_leaves_the_partial_ledger(pair, tmp_path, monkeypatch):
     assert out.stdout.startswith(data["text"])
 
 
+def test_bytes_that_are_no_text_and_terminals_without_unicode_are_no_tracebacks(pair):
+    command = [
+        sys.executable,
+        "-m",
+        "draftproof.cli",
+        "run",
+        "--target",
+        pair[0],
+        "--max-new-tokens",
+        "9",
+        "--no-check",
+    ]
+    out = subprocess.run(command, input=b"abc \xff", capture_output=True, check=False)
+    assert out.returncode == 2
+    assert b"UTF-8" in out.stderr
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    out = subprocess.run([*command, "--prompt", "x"], capture_output=True, env=environment, check=False)
+    assert out.returncode == 0, out.stderr
+    assert b"tokens written" in out.stdout
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_real_interrupt_ends_a_real_process_cleanly(pair):
     command = [sys.executable, "-m", "draftproof.cli", "run", "--target", pair[0], "--draft", pair[1]]

@@ -83,6 +83,7 @@ class TableSession:
         self._rule = rule
         self.width = width
         self.window = window
+        self.rounding = 1e-3
         self.passes = 0
         self.on_pass: Callable[[int], None] = lambda tokens: None
         """Called with the number of new tokens at every pass; a test may move a clock here."""

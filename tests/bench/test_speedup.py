@@ -61,10 +61,21 @@ def test_a_slowdown_of_3_per_cent_is_found(speculator):
     assert found.value == pytest.approx(1 / 1.03, abs=0.01)
 
 
-def test_one_pass_alone_gives_a_point(speculator):
-    pair = compare(speculator, [5, 9, 7], max_new_tokens=1)
-    found = speedup([(pair.speculative, pair.plain)])
-    assert found.low == found.value == found.high
+@pytest.mark.parametrize("new", [1, 7])
+def test_a_few_rounds_say_nothing_about_speed(speculator, new):
+    pair = compare(speculator, [5, 9, 7], max_new_tokens=new)
+    assert speedup([(pair.speculative, pair.plain)]) is None
+    assert "too few rounds" in verdict(None, identical=True).plain
+
+
+def test_who_begins_alternates(speculator):
+    first = []
+    for plain_first in (False, True):
+        race = duel(speculator, [5, 9, 7], max_new_tokens=8)
+        if plain_first:
+            race.streams = dict(reversed(list(race.streams.items())))
+        first.append(next(iter(race))[0])
+    assert first == ["speculative", "plain"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from draftproof.decode.divergence import attribute, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models import cache as cache_module
+from draftproof.models.session import ModelSession
 from draftproof.testing import HandSetClock, ScriptedProposer, TableSession, noisy, random_model
 
 WIDTH = 11
@@ -27,7 +28,7 @@ class Rounding(TableSession):
         if last > 1:
             for i in range(last):
                 if (len(sequence) - last + 1 + i) % 7 == 0:
-                    rows[i, 5] += 0.01
+                    rows[i, 5] += 0.0004
         return rows
 
 
@@ -35,7 +36,7 @@ def near_tie(history):
     row = [0.0] * WIDTH
     row[(sum(history) + len(history)) % 5] = 1.0
     if len(history) % 7 == 0:
-        row[5] = 0.995
+        row[5] = 0.9998
     return row
 
 
@@ -58,9 +59,25 @@ def test_a_tie_that_the_shape_of_a_pass_turns_is_called_numeric():
     assert found.block_flips
     assert found.position == 4
     assert (found.plain_token, found.speculative_token) == (plain.tokens[4], 5)
-    assert found.plain_gap == pytest.approx(0.005, abs=1e-5)
-    assert found.speculative_gap == pytest.approx(0.005, abs=1e-5)
-    assert found.noise == pytest.approx(0.01, abs=1e-5)
+    assert found.plain_gap == pytest.approx(0.0002, abs=1e-5)
+    assert found.speculative_gap == pytest.approx(0.0002, abs=1e-5)
+    assert found.noise == pytest.approx(0.0004, abs=1e-5)
+
+
+def test_blocks_that_differ_by_more_than_rounding_are_a_bug_even_without_a_draft(model, monkeypatch):
+    """Every row of a block sees the whole block: scoring without a draft flips as well, and is no excuse."""
+    speculator = Speculator(model, noisy(model, 0.3), k=4)
+    right = ModelSession._mask
+    monkeypatch.setattr(
+        ModelSession, "_mask", lambda self, positions, end, window: right(self, positions, end, window) | True
+    )
+    plain, speculative = (speculator.generate(PROMPT, max_new_tokens=60, k=k) for k in (0, 4))
+    found = speculator.attribute(PROMPT, speculative, plain)
+    assert found.kind == "bug"
+    assert found.block_flips
+    with pytest.raises(DivergenceError, match="does not read blocks as it reads single tokens") as error:
+        speculator.generate(PROMPT, max_new_tokens=60, check=True)
+    assert "--dtype float32" not in str(error.value)
 
 
 def plant_stale_entry(monkeypatch):

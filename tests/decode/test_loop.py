@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from draftproof import EngineError
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
+from draftproof.models.tokens import TextStream
 from draftproof.propose.draft import Draft
-from draftproof.testing import HandSetClock, ScriptedProposer, TableSession
-from tests.decode.writing import write
+from draftproof.testing import HandSetClock, ScriptedProposer, TableSession, scripted_session
+from tests.decode.writing import DRAFTS, PROMPT, TOKENIZER, write
 
 WIDTH = 13
 
@@ -166,6 +167,69 @@ def test_a_reader_who_leaves_keeps_a_whole_ledger():
     assert made.finish_reason == "cancelled"
     assert made.counts.tokens == made.counts.rounds == 7
     assert list(decoding) == []
+
+
+def interrupting(at):
+    """A session whose pass number `at` is interrupted, once."""
+    session, state = TableSession(hashed, width=WIDTH), {"left": at}
+
+    def on_pass(tokens):
+        state["left"] -= 1
+        if state["left"] == 0:
+            raise KeyboardInterrupt
+
+    session.on_pass = on_pass
+    return session
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_an_interrupt_anywhere_leaves_a_ledger_that_adds_up_and_a_text_that_can_go_on(at):
+    clock = HandSetClock()
+    clock.advance(1000)
+    decoding = Decoding(interrupting(at), [1, 2, 3], stop=Stop(limit=20), clock=clock)
+    with pytest.raises(KeyboardInterrupt):
+        list(decoding)
+    part = decoding.generation()
+    assert part.seconds.total_s == 0
+    assert part.counts.tokens == len(part.tokens) == max(0, at - 2)
+    for _ in decoding:
+        clock.advance(3)
+    whole = decoding.generation()
+    assert whole.tokens == decode(TableSession(hashed, width=WIDTH), None, 0, 20).tokens
+    assert whole.seconds.total_s == 0
+
+
+def test_an_interrupt_between_two_kept_tokens_loses_none():
+    plain, _ = write("The quick brown fox")
+    stop = Stop(limit=19, text=TextStream(TOKENIZER, PROMPT))
+    push, calls = stop.push, []
+
+    def interrupted(token):
+        done = push(token)
+        calls.append(token)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return done
+
+    stop.push = interrupted
+    script = list(b"The quick brown fox")
+    decoding = Decoding(
+        scripted_session(PROMPT, script, width=257),
+        PROMPT,
+        proposer=DRAFTS["always right"](PROMPT, script),
+        k=4,
+        stop=stop,
+        clock=HandSetClock(),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        list(decoding)
+    part = decoding.generation()
+    assert bytes(part.tokens).decode() == part.text == "The qui"
+    assert part.counts.tokens == part.counts.accepted + part.counts.rounds - part.counts.cut
+    for _ in decoding:
+        pass
+    assert decoding.generation().text == plain.text
+    assert decoding.generation().tokens == plain.tokens
 
 
 def test_draft_ids_that_the_target_does_not_have_are_never_offered():

@@ -76,6 +76,13 @@ def test_an_option_that_would_be_ignored_is_refused(model, options, named):
         model.generate(PROMPT, attention_mask=MASK, max_new_tokens=5, pad_token_id=0, custom_generate=hook, **options)
 
 
+def test_model_inputs_that_would_be_ignored_are_refused(model):
+    hook = custom_generate(model)
+    for name, value in (("position_ids", PROMPT + 3), ("inputs_embeds", torch.zeros(1, 4, 64))):
+        with pytest.raises((ConfigError, ValueError), match=name):
+            plain(model, max_new_tokens=5, custom_generate=hook, **{name: value})
+
+
 def test_batches_and_padding_are_refused(model):
     hook = custom_generate(model)
     options = {"max_new_tokens": 5, "pad_token_id": 0, "custom_generate": hook}

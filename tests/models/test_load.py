@@ -190,6 +190,64 @@ def test_another_tokenizer_is_refused_before_anything_is_generated(model, folder
         Speculator(folder, other)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_size": "x"},
+        {"dtype": "nonsense"},
+        {"num_attention_heads": 7},
+        {"vocab_size": -1},
+        {"rope_parameters": 3},
+    ],
+)
+def test_a_config_that_makes_no_sense_is_one_line(folder, changes):
+    edit_config(folder, **changes)
+    with pytest.raises(LoadError) as error:
+        load(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_an_index_that_makes_no_sense_is_one_line(model, tmp_path):
+    shards = save(model, tmp_path / "shards", max_shard_size="100KB")
+    (shards / "model.safetensors.index.json").write_text('{"weight_map": []}')
+    with pytest.raises(LoadError):
+        load(shards)
+
+
+def test_the_same_weights_in_another_layout_are_left_alone(folder):
+    (folder / "consolidated.safetensors").write_bytes(b"not ours")
+    load(folder)
+
+
+def test_the_model_configs_end_token_does_not_count_beside_a_generation_config(folder):
+    """transformers' generate goes by the generation config alone."""
+    edit_config(folder, eos_token_id=7)
+    assert load(folder).end_tokens == frozenset()
+    (folder / "generation_config.json").unlink()
+    assert load(folder).end_tokens == frozenset({7})
+
+
+def test_settings_that_would_be_ignored_are_refused(model, folder):
+    for options, says in (
+        ({"dtype": "bfloat16"}, "loaded already"),
+        ({"device": "cpu"}, "loaded already"),
+        ({"draft_window": 8}, "no draft"),
+        ({"draft_device": "cpu"}, "no draft"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            Speculator(model, **options)
+    with pytest.raises(ConfigError, match="revision"):
+        load(folder, revision="main")
+    speculator = Speculator(model)
+    for options, says in (
+        ({"k": 2.5}, "whole number"),
+        ({"max_new_tokens": 2.5}, "whole number"),
+        ({"chat": True}, "text"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            speculator.generate(PROMPT, **options)
+
+
 def test_end_tokens_come_from_the_generation_config_and_may_be_several_or_none(model, folder):
     assert load(folder).end_tokens == frozenset()
     text = Speculator(folder).generate(PROMPT, max_new_tokens=30).tokens
@@ -200,9 +258,13 @@ def test_end_tokens_come_from_the_generation_config_and_may_be_several_or_none(m
         assert (made.finish_reason, made.stop) == ("stop", text[6])
 
 
-def test_a_penalty_that_ships_with_the_model_is_noted(folder):
-    (folder / "generation_config.json").write_text(json.dumps({"repetition_penalty": 1.1}))
-    assert "repetition_penalty=1.1" in load(folder).notes[0]
+def test_settings_that_ship_with_the_model_and_change_greedy_text_are_noted(model, folder):
+    shipped = {"repetition_penalty": 1.1, "suppress_tokens": [3], "no_repeat_ngram_size": 0, "temperature": 0.6}
+    (folder / "generation_config.json").write_text(json.dumps(shipped))
+    (note,) = load(folder).notes
+    assert "repetition_penalty=1.1, suppress_tokens=[3]" in note
+    assert "ngram" not in note
+    assert Speculator(model).notes == []
 
 
 def test_a_hub_name_is_downloaded_once_and_read_as_a_folder(folder, monkeypatch):

@@ -158,6 +158,83 @@ def test_a_model_that_reads_pieces_otherwise_than_the_whole_is_refused(model):
     check_cache(model)
 
 
+def test_a_model_in_training_mode_is_sent_to_eval():
+    from draftproof.testing import random_model
+
+    with pytest.raises(ConfigError, match=r"eval\(\)"):
+        check_cache(random_model().train())
+
+
+@pytest.mark.parametrize("family", ["phi3", "llama"])
+def test_long_rope_models_stop_where_their_positions_would_turn(family):
+    """Beyond the original window all positions get other factors, and cached keys no longer fit."""
+    factors = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [3.0] * 4, "rope_theta": 1e4}
+    config = CONFIGS[family]()
+    config.rope_parameters = {**factors, "original_max_position_embeddings": 32}
+    config.original_max_position_embeddings = 32
+    torch.manual_seed(0)
+    model = type(build(family))(config).eval()
+    speculator = Speculator(model, noisy(model, 0.2), k=4)
+    assert speculator.target_window == 32
+    made, plain = (speculator.generate([5, 9, 7], max_new_tokens=100, k=k) for k in (4, 0))
+    assert made.tokens == plain.tokens
+    assert len(made.tokens) == 29
+    ids = torch.tensor([[5, 9, 7]])
+    theirs = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=29, do_sample=False, pad_token_id=0
+    )
+    assert made.tokens == tuple(theirs[0, 3:].tolist())
+
+
+@pytest.mark.parametrize("kind", ["moshi", "doge"])
+def test_windows_applied_in_a_way_of_their_own_are_refused(kind):
+    from transformers import DogeConfig, DogeForCausalLM, MoshiConfig, MoshiForCausalLM
+
+    shape = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    if kind == "moshi":
+        model = MoshiForCausalLM(MoshiConfig(**shape, ffn_dim=32, sliding_window=8, head_dim=8))
+    else:
+        model = DogeForCausalLM(DogeConfig(**shape, intermediate_size=32, keep_window_size=8))
+    with pytest.raises(CacheError, match="way of its own"):
+        check_cache(model.eval())
+
+
+def test_what_an_architecture_raises_in_the_check_is_a_cache_error():
+    from transformers import FalconConfig, FalconForCausalLM
+
+    shape = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    with pytest.raises(CacheError, match="falcon"):
+        check_cache(FalconForCausalLM(FalconConfig(**shape, alibi=True)).eval())
+
+
+def test_a_limit_is_not_an_allocation_and_a_large_cache_is_given_back(monkeypatch):
+    from draftproof.testing import random_model
+
+    monkeypatch.setattr("draftproof.models.cache.AHEAD", 512)
+    model = random_model(max_position_embeddings=2_000_000, num_hidden_layers=1)
+    speculator = Speculator(model)
+    session = speculator._target_session
+    session.reset(1_000_000)
+    session.read([1] * 10)
+    assert session.cache.layers[0].keys.shape[2] <= 1024
+    session.read([1] * 5000)
+    assert session.cache.layers[0].keys.shape[2] >= 5000
+    session.reset(20)
+    session.read([1] * 10)
+    assert session.cache.layers[0].keys.shape[2] <= 1024
+
+
+def test_two_threads_may_use_one_speculator(model):
+    from concurrent.futures import ThreadPoolExecutor
+
+    speculator = Speculator(model, noisy(model, 0.1), k=3)
+    prompts = [[i, 9, 200] for i in range(6)]
+    expected = [speculator.generate(p, max_new_tokens=20, k=0).tokens for p in prompts]
+    with ThreadPoolExecutor(3) as pool:
+        made = list(pool.map(lambda p: speculator.generate(p, max_new_tokens=20).tokens, prompts * 3))
+    assert made == expected * 3
+
+
 def test_other_attention_kernels_are_refused(model):
     import copy
 

@@ -60,6 +60,46 @@ def test_the_space_before_the_first_word_is_kept():
     assert [stream.push(2), stream.push(3), stream.push(2)] == [" cat", "s", " cat"]
 
 
+def byte_fallback():
+    """Tokens for single bytes beside whole words, as Llama 2, Mistral and Gemma have them."""
+    vocabulary = {"<unk>": 0, **{f"<0x{b:02X}>": b + 1 for b in range(256)}, "▁": 257, "h": 258, "i": 259, "▁hi": 260}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def stream_all(tokenizer, prompt, tokens):
+    stream = TextStream(tokenizer, prompt)
+    return "".join([*(stream.push(t) for t in tokens), stream.finish()])
+
+
+@pytest.mark.parametrize("prompt", ["hi", "漢字" * 4, "hi" + "漢字" * 7])
+@pytest.mark.parametrize("text", ["hi", "漢字" * 10, "hi漢hi字" * 8])
+def test_runs_of_byte_tokens_stream_whole_and_never_repeat_the_prompt(prompt, text):
+    as_bytes = [[b + 1 for b in t.encode()] for t in (prompt, text)]
+    assert stream_all(byte_fallback(), *as_bytes) == text
+
+
+def test_a_stray_byte_in_a_run_leaves_what_was_shown():
+    tokens = [b + 1 for b in "漢".encode()] + [0xE6 + 1, 258]
+    assert stream_all(byte_fallback(), [258], tokens) == "漢\ufffdh"
+
+
+def test_a_prompt_that_really_ends_in_the_replacement_character_keeps_it():
+    assert stream_all(TOKENIZER, list("a\ufffd".encode()), list(b"bc")) == "bc"
+
+
+def test_what_is_finished_is_shown_before_the_unfinished_rest_of_a_token():
+    tokenizer = byte_tokenizer(merges=[("a", "Ã")])  # one token: an a, and the first byte of é
+    stream = TextStream(tokenizer, list(b"x"))
+    assert [stream.push(256), stream.push(0xA9)] == ["a", "é"]
+
+
 def test_special_tokens_are_left_out_of_the_text_and_kept_as_ids():
     made, chunks = write([*b"ab", 256, *b"cd"], draft="always right", k=3)
     assert made.text == "".join(chunks) == "abcd"
@@ -82,6 +122,15 @@ def test_a_chat_needs_a_template_and_a_message():
     assert encode(tokenizer, "hi", chat=True) == [257, *b"hi", 258]
     with pytest.raises(ConfigError, match="empty"):
         encode(tokenizer, " ", chat=True)
+
+
+def test_bytes_that_are_no_text_and_templates_that_refuse_are_config_errors():
+    tokenizer = byte_tokenizer()
+    with pytest.raises(ConfigError, match="UTF-8"):
+        encode(tokenizer, "abc \udcff")
+    tokenizer.chat_template = "{{ raise_exception('no such role') }}"
+    with pytest.raises(ConfigError, match="no such role"):
+        encode(tokenizer, "hi", chat=True)
 
 
 def test_equal_tables_are_one_tokenizer_whatever_their_class():

@@ -76,3 +76,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     with pytest.raises(ResultError, match="does not exist"):
         check_writable(tmp_path / "a" / "b.json")
     check_writable(tmp_path / "new.json")
+
+
+def test_a_pipe_and_a_link_are_written_to_and_not_replaced(result, tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    write(result, link)
+    assert link.is_symlink()
+    assert from_json(real.read_text()) == result
+    check_writable(Path("/dev/null"))
+    write(result, Path("/dev/null"))
+    assert not Path("/dev/null").is_file()

@@ -30,7 +30,7 @@ class Race:
         *,
         tolerant: bool = False,
     ) -> None:
-        self.streams = streams
+        self.streams: Mapping[str, Stream] = streams
         self.errors: dict[str, DraftproofError] = {}
         self._even = even
         self._tolerant = tolerant
@@ -99,9 +99,16 @@ def judge_pair(speculator: Speculator, prompt: Sequence[int], speculative: Gener
 
 
 def compare(
-    speculator: Speculator, prompt: Sequence[int], *, max_new_tokens: int = 128, stop: Sequence[str] = ()
+    speculator: Speculator,
+    prompt: Sequence[int],
+    *,
+    max_new_tokens: int = 128,
+    stop: Sequence[str] = (),
+    plain_first: bool = False,
 ) -> Pair:
-    """Write `prompt` both ways, turn by turn, and compare."""
+    """Write `prompt` both ways, turn by turn, and compare. Who begins pays for a cold start: let repeats alternate."""
     race = duel(speculator, prompt, max_new_tokens=max_new_tokens, stop=stop)
+    if plain_first:
+        race.streams = dict(reversed(list(race.streams.items())))
     finish(race)
     return judge_pair(speculator, prompt, race.streams[SPECULATIVE].generation, race.streams[PLAIN].generation)

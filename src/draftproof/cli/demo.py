@@ -35,12 +35,14 @@ def demo(
 
         out = terminal.console()
         ids = speculator.encode(prompt)
+        with progress.status("warming up"):
+            speculator.warm_up(len(ids))
         _watch(out, duel(speculator, ids, max_new_tokens=max_new_tokens, even="time"), prompt, speculator)
         pairs = []
         with progress.status("measuring") as status:
             for i in range(repeats):
                 status.update(f"measuring, both ways turn by turn: {i + 1} of {repeats}")
-                pairs.append(compare(speculator, ids, max_new_tokens=max_new_tokens))
+                pairs.append(compare(speculator, ids, max_new_tokens=max_new_tokens, plain_first=i % 2 == 1))
         out.print(terminal.ledger(pairs[-1].speculative, pairs[-1].plain))
         shell.conclude(out, speculator, pairs, speedup([(p.speculative, p.plain) for p in pairs]))
 

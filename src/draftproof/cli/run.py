@@ -89,6 +89,8 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     from draftproof.results.speedup import speedup
 
     ids = speculator.encode(recipe.prompt, chat=recipe.chat)
+    with progress.status("warming up"):
+        speculator.warm_up(len(ids))
     options: dict[str, Any] = {"max_new_tokens": recipe.max_new_tokens, "stop": recipe.stop}
     race = duel(speculator, ids, **options, plain=recipe.check)
     with shell.interruptible(race.cancel) as interrupted:
@@ -104,7 +106,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
         with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
             for i in range(1, recipe.repeats):
                 status.update(f"measuring again, both ways turn by turn: {i + 1} of {recipe.repeats}")
-                pairs.append(compare(speculator, ids, **options))
+                pairs.append(compare(speculator, ids, **options, plain_first=i % 2 == 1))
         compared = speedup([(p.speculative, p.plain) for p in pairs])
 
     result = _result(speculator, recipe, generation, plain, compared, pairs)
@@ -113,7 +115,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     out.print(terminal.ledger(generation, plain))
     for note in (*result.notes, *generation.warnings):
         out.print(f"note: {note}", style="dim", markup=False)
-    if compared is not None:
+    if pairs:
         shell.conclude(out, speculator, pairs, compared)
     if interrupted:
         out.print("interrupted: the figures above are of what was done until then")

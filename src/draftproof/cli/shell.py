@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ def errors_in_one_line() -> Iterator[Console]:
     from draftproof.report.terminal import console
 
     progress = console(errors=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode shows "?" for what it cannot show
 
     def leave(message: str, code: int) -> NoReturn:
         progress.print(f"error: {message}", style="red", markup=False)
@@ -114,16 +117,13 @@ def _quieten() -> None:
 
 
 def load(progress: Console, target: str, draft: str | None, **options: Any) -> Speculator:
-    """Load and warm up a pair, showing that something happens."""
+    """Load a pair, showing that something happens."""
     names = target if draft is None else f"{target} and {draft}"
-    with progress.status(f"loading {names}") as status:
+    with progress.status(f"loading {names}"):
         from draftproof.engines.local import Speculator
 
         _quieten()
-        speculator = Speculator(target, draft, **options)
-        status.update("warming up")
-        speculator.warm_up()
-    return speculator
+        return Speculator(target, draft, **options)
 
 
 def show(pieces: Iterable[str]) -> None:
@@ -136,7 +136,7 @@ def show(pieces: Iterable[str]) -> None:
 _VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x2421}
 
 
-def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compared: Interval) -> None:
+def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compared: Interval | None) -> None:
     """Print whether the texts are identical and how the speed compares; raise `DivergenceError` if they are not."""
     from draftproof.engines.local import describe
     from draftproof.report import terminal

@@ -26,7 +26,8 @@ def attribute(target: Session, prompt: Sequence[int], speculative: Generation, p
     A pass over one token and a pass over several round differently in their last bits. So the plain text is scored
     again, with no draft in play, in passes of the shapes that speculation used, and in one go. If that chooses another
     token than plain decoding did, or if its rounding is larger than plain decoding's margin, the two best tokens are a
-    numeric tie. If not, something else is wrong: a bug.
+    numeric tie. If not, or if the shape makes more difference than rounding can (`target.rounding` of the largest
+    logit), something else is wrong: a bug.
     """
     at = _first_difference(speculative.tokens, plain.tokens)
     theirs = speculative.tokens[at] if at < len(speculative.tokens) else None
@@ -38,7 +39,7 @@ def attribute(target: Session, prompt: Sequence[int], speculative: Generation, p
     blocks = [_replay(target, prompt, speculative, plain.tokens, at), _in_one_go(target, prompt, plain.tokens[:at])]
     flips = any(int(row.argmax()) != ours for row in blocks)
     noise = max(float((row - plain_row).abs().max()) for row in blocks)
-    gap = _gap(plain_row)
+    gap, rounding = _gap(plain_row), target.rounding * float(plain_row.abs().max())
     return Divergence(
         position=at,
         speculative_token=theirs,
@@ -47,7 +48,7 @@ def attribute(target: Session, prompt: Sequence[int], speculative: Generation, p
         plain_gap=gap,
         block_flips=flips,
         noise=noise,
-        kind="numeric tie" if flips or gap <= noise else "bug",
+        kind="numeric tie" if (flips or gap <= noise) and noise <= rounding else "bug",
     )
 
 

@@ -56,6 +56,7 @@ class Decoding:
         self._faults: dict[str, None] = {}
         self._prompt_s = 0.0
         self._started: float | None = None
+        self._ready = False
         self._left = 0.0  # when the last round was handed out
         self._waited_s = 0.0
 
@@ -76,39 +77,50 @@ class Decoding:
         verified = self._clock.now()
 
         verdict = judge(proposal, logits)
-        allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
-        kept = self._keep(allowed)
         if proposal.fault:
             self._faults[proposal.fault] = None
-        self._left = self._clock.now()
-        done = Round(
-            proposed=proposal.tokens,
-            accepted=verdict.accepted,
-            tokens=tuple(kept),
-            cut=len(allowed) - len(kept),
-            draft_passes=proposal.passes,
-            catch_up_passes=proposal.catch_up_passes,
-            draft_s=drafted - entered,
-            target_s=verified - drafted,
-            overhead_s=self._left - verified,
-        )
-        self._rounds.append(done)
+        allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
+        kept: list[int] = []
+        try:
+            for token in allowed:
+                self._sequence.append(token)
+                kept.append(token)
+                if self._stop.push(token):
+                    break
+        finally:  # an interrupted round is recorded with what it added, so that tokens and text stay one
+            self._left = self._clock.now()
+            done = Round(
+                proposed=proposal.tokens,
+                accepted=verdict.accepted,
+                tokens=tuple(kept),
+                cut=len(allowed) - len(kept),
+                draft_passes=proposal.passes,
+                catch_up_passes=proposal.catch_up_passes,
+                draft_s=drafted - entered,
+                target_s=verified - drafted,
+                overhead_s=self._left - verified,
+            )
+            self._rounds.append(done)
         return done
 
     def begin(self) -> None:
         """Read the prompt into both models, all but its last token; the first round does this if nobody did."""
-        if self._started is not None:
+        if self._ready:
             return
-        self._started = self._clock.now()
+        if self._started is None:
+            self._started = self._left = self._clock.now()
         prompt = self._sequence
         reserve = len(prompt) + self._stop.remaining
-        self._target.reset(reserve)
-        if len(prompt) > 1:
-            self._target.read(prompt[:-1])
-        if self._proposer is not None:
-            self._proposer.begin(prompt, reserve)
-        self._left = self._clock.now()
-        self._prompt_s = self._left - self._started
+        try:
+            self._target.reset(reserve)
+            if len(prompt) > 1:
+                self._target.read(prompt[:-1])
+            if self._proposer is not None:
+                self._proposer.begin(prompt, reserve)
+            self._ready = True
+        finally:
+            self._left = self._clock.now()
+            self._prompt_s = self._left - self._started
 
     def generation(self) -> Generation:
         """Return the record so far; a text that has not ended counts as cancelled."""
@@ -136,11 +148,3 @@ class Decoding:
         """End the text here, and return its record."""
         self._stop.cancel()
         return self.generation()
-
-    def _keep(self, allowed: list[int]) -> list[int]:
-        """Add tokens to the text up to where it ends; return those that were added."""
-        for i, token in enumerate(allowed):
-            self._sequence.append(token)
-            if self._stop.push(token):
-                return allowed[: i + 1]
-        return allowed

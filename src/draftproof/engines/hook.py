@@ -112,6 +112,10 @@ class _Criteria:
         self.reason = self.reason or "cancelled"
 
 
+_SERVED = {"attention_mask", "cache", "past_key_values", "use_cache", "logits_to_keep", "cache_position"}
+"""Arguments of the model that `generate` prepares itself and that mean here what they mean there."""
+
+
 def _refuse_ignored(
     input_ids: torch.Tensor,
     logits_processor: LogitsProcessorList,
@@ -124,8 +128,9 @@ def _refuse_ignored(
         raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     if mask is not None and not bool(mask.all()):
         raise ConfigError("attention_mask hides tokens; give one sequence without padding.")
-    if model_kwargs.get("inputs_embeds") is not None:
-        raise ConfigError("inputs_embeds is not supported with custom_generate; give input_ids.")
+    ignored = sorted(k for k, v in model_kwargs.items() if v is not None and k not in _SERVED)
+    if ignored:
+        raise ConfigError(f"{', '.join(ignored)} would be ignored here; leave it out, and give input_ids only.")
     cache = model_kwargs.get("cache", model_kwargs.get("past_key_values"))
     if cache is not None and cache.get_seq_length() > 0:
         raise ConfigError("a filled cache was given; draftproof keeps its own, so give the whole text as input_ids.")

@@ -14,7 +14,7 @@ from draftproof.decode.divergence import attribute, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.errors import ConfigError, DivergenceError, PairError
-from draftproof.models.load import Loaded, end_tokens_of, load
+from draftproof.models.load import Loaded, end_tokens_of, load, notes_of
 from draftproof.models.session import ModelSession, check_cache
 from draftproof.models.tokens import TextStream, compare_vocabularies, encode
 from draftproof.propose.draft import Draft
@@ -83,6 +83,8 @@ class Speculator:
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
+        if draft is None and (draft_device, draft_dtype, draft_revision, draft_window, draft_tokenizer) != (None,) * 5:
+            raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
         self.target = _loaded(target, tokenizer, device, dtype, revision)
         self.draft: Loaded | None = None
         self.notes: list[str] = list(self.target.notes)
@@ -94,6 +96,8 @@ class Speculator:
             where, why = (
                 (draft_device, "asked for") if draft_device else (self.target.placement.device, "as the target")
             )
+            if not isinstance(draft, str | Path):
+                where, dtype = draft_device or "auto", "auto"
             self.draft = _loaded(draft, draft_tokenizer, where, draft_dtype or dtype, draft_revision, why)
             self._draft_session = ModelSession(self.draft.model, window=draft_window)
             self._check_pair(self.target, self.draft)
@@ -129,6 +133,8 @@ class Speculator:
                     "this Speculator has no tokenizer; pass tokenizer=…, or give the prompt as token ids."
                 )
             return encode(self.target.tokenizer, prompt, chat=chat)
+        if chat:
+            raise ConfigError("a chat prompt must be text; token ids are taken as they are.")
         ids = [int(i) for i in prompt]
         if not ids:
             raise ConfigError("the prompt holds no tokens; give at least one.")
@@ -155,8 +161,8 @@ class Speculator:
         session = self._plain_session if k == 0 else self._target_session
         k = self.k if k is None else check_k(k)
         window = self._target_session.window
-        if max_new_tokens < 1:
-            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be a whole number, at least 1.")
         if window is not None and len(ids) >= window:
             raise ConfigError(
                 f"the prompt has {len(ids)} tokens and the target's window holds {window}; shorten the prompt."
@@ -206,22 +212,25 @@ class Speculator:
         """Say where two generations of `prompt` part, and why."""
         return attribute(self._target_session, prompt, speculative, plain)
 
-    def warm_up(self, repeats: int = 2) -> None:
-        """Run passes of the shapes that a round uses, so that first-time costs fall outside what is measured."""
-        text = [0] * 8
+    def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
+        """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
         for session, widths in ((self._target_session, (self.k + 1, 1)), (self._draft_session, (2, 1))):
             if session is not None:
                 for width in widths * repeats:
+                    text = [0] * (prompt_tokens + width)
+                    if session.window is not None:
+                        text = text[: session.window]
                     session.reset()
-                    session.read(text)
-                    session.read(text + [0] * width, last=width)
+                    if len(text) > width:
+                        session.read(text[:-width])
+                    session.read(text, last=min(width, len(text)))
                 session.reset()
 
 
 def check_k(k: int) -> int:
     """Return `k` if it is in range; raise `ConfigError` if not."""
-    if not 0 <= k <= MAX_K:
-        raise ConfigError(f"k is {k}; it must lie between 0 (plain decoding) and {MAX_K}.")
+    if not isinstance(k, int) or not 0 <= k <= MAX_K:
+        raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
     return k
 
 
@@ -241,13 +250,21 @@ def describe(found: Divergence, target: Loaded) -> str:
         f"  speculative wrote {show(found.speculative_token)}{gap(found.speculative_gap)}",
         f"  plain wrote {show(found.plain_token)}{gap(found.plain_gap)}",
     ]
+    dtype = target.placement.dtype
     if found.kind == "numeric tie":
         shape = "chooses another token too" if found.block_flips else "moves the logits by more than that gap"
         lines.append(
             f"  numeric tie: scoring the same prefix as a block, with no draft in play, {shape} "
-            f"(the shape alone moves a logit by up to {found.noise:.3g} in {target.placement.dtype})."
+            f"(the shape alone moves a logit by up to {found.noise:.3g} in {dtype})."
         )
-        lines.append("  Neither text is wrong; for texts that agree, use --dtype float32.")
+        advice = "" if dtype == "float32" else "; for texts that agree, use --dtype float32"
+        lines.append(f"  Neither text is wrong{advice}.")
+    elif found.block_flips:
+        lines.append(
+            f"  bug: scoring the same prefix as a block, with no draft in play, moves a logit by {found.noise:.3g}, "
+            f"more than rounding in {dtype} can: {target.model.config.model_type!r} does not read blocks as it reads "
+            "single tokens. Please report it with the --json file."
+        )
     else:
         lines.append(
             "  bug: scoring the same prefix as a block, with no draft in play, chooses plain decoding's token. "
@@ -264,12 +281,16 @@ def _loaded(
     revision: str | None,
     because: str = "asked for",
 ) -> Loaded:
+    if isinstance(source, str | Path):
+        loaded = load(source, device=device, dtype=dtype, revision=revision, because=because)
+        return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
+    if (device, dtype, revision) != ("auto", "auto", None):
+        raise ConfigError("device, dtype and revision are for models that are loaded here; this one is loaded already.")
     if isinstance(source, Loaded):
         return source
-    if isinstance(source, str | Path):
-        return load(source, device=device, dtype=dtype, revision=revision, because=because)
     if not isinstance(source, PreTrainedModel):
         raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
     check_cache(source)
     placement = Placement(str(source.device), str(source.dtype).removeprefix("torch."), "as the model was given")
-    return Loaded(source.config.name_or_path or "model", source, tokenizer, placement, end_tokens_of(source))
+    name = source.config.name_or_path or "model"
+    return Loaded(name, source, tokenizer, placement, end_tokens_of(source), notes_of(source))

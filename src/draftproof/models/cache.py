@@ -13,6 +13,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 BLOCK = 256
 """The cache grows by multiples of this many positions."""
+AHEAD = 4096
+"""At most this many positions are allocated ahead of the text: a limit is not yet a length."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         start, end = self.span.start, self.span.end
         assert self.keys is not None and self.values is not None
         if self.keys.shape[2] < end:
-            capacity = -(-max(end, self.span.reserved) // BLOCK) * BLOCK
+            wanted = max(end, min(self.span.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
+            capacity = -(-wanted // BLOCK) * BLOCK
             self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
         self.keys[:, :, start:end] = key_states
         self.values[:, :, start:end] = value_states
@@ -83,5 +86,9 @@ class PositionCache(Cache):  # type: ignore[misc]
         self.span.start, self.span.end = start, end
 
     def reserve(self, positions: int) -> None:
-        """Make room for this many positions in one allocation, at the next pass that needs more room."""
+        """Expect a text of this many positions: room for it is made in one allocation, and far more is given back."""
         self.span.reserved = positions
+        for layer in self.layers:
+            if layer.is_initialized and layer.keys.shape[2] > 4 * max(positions, AHEAD):
+                layer.is_initialized = False
+                layer.keys = layer.values = None

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from draftproof.errors import DraftproofError, LoadError, MissingExtraError
+from draftproof.errors import ConfigError, DraftproofError, LoadError, MissingExtraError
 from draftproof.models.placement import DTYPES, place
 from draftproof.models.session import check_cache, refuse_unsupported
 from draftproof.records import Placement
@@ -23,6 +23,7 @@ from draftproof.records import Placement
 EMBEDDED = {"demo-target": "target", "demo-draft": "draft"}
 """Names of the pair that ships inside the package, and their folders."""
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+HUB_DUPLICATES = ["consolidated*", "original/*"]  # the same weights again, in other layouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,21 @@ def load(
         return read(str(name), path, partial(place, device, dtype, because=because))
     except DraftproofError:
         raise
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+    except Exception as error:  # a damaged folder makes the libraries raise almost anything
         raise LoadError(f"cannot load {str(name)!r}: {_first_line(error)}") from error
 
 
 def find(name: str, revision: str | None = None) -> Path:
     """Return the folder or file that `name` stands for, downloading it from the hub if it is a hub name."""
+    found = _find_here(name)
+    if found is None:
+        return _download(name, revision)
+    if revision is not None:
+        raise ConfigError(f"a revision ({revision!r}) is for hub names, and {name!r} lies here; leave it out.")
+    return found
+
+
+def _find_here(name: str) -> Path | None:
     if name in EMBEDDED:
         return Path(__file__).parent.parent / "pair" / EMBEDDED[name]
     path = Path(name).expanduser()
@@ -77,14 +87,16 @@ def find(name: str, revision: str | None = None) -> Path:
         raise LoadError(
             f"{name!r} does not exist; give a folder, a .gguf file or a hub name such as 'Qwen/Qwen3-0.6B'."
         )
-    return _download(name, revision)
+    return None
 
 
 def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+        return Path(
+            snapshot_download(name, revision=revision, allow_patterns=HUB_FILES, ignore_patterns=HUB_DUPLICATES)
+        )
     except Exception as error:  # the hub's client raises a dozen unrelated kinds; each means the same to the user
         raise LoadError(
             f"{name!r} is neither a folder or file here nor to be had from the model hub "
@@ -129,28 +141,47 @@ def _load_gguf(name: str, path: Path, decide: Callable[..., Placement]) -> Loade
 def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placement) -> Loaded:
     model = model.to(placement.device).eval()
     check_cache(model)
-    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), tuple(_notes(name, model)))
+    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes_of(model))
 
 
 def end_tokens_of(model: PreTrainedModel) -> frozenset[int]:
     """Return the ids that end a text, as transformers' `generate` takes them: one, several or none."""
-    ids = model.generation_config.eos_token_id if model.generation_config is not None else None
-    if ids is None:
-        ids = model.config.get_text_config(decoder=True).eos_token_id
+    config = model.generation_config or model.config.get_text_config(decoder=True)
+    ids = config.eos_token_id
     if ids is None:
         return frozenset()
     return frozenset(int(i) for i in (ids if isinstance(ids, list | tuple) else [ids]))
 
 
-def _notes(name: str, model: PreTrainedModel) -> list[str]:
-    """Settings shipped with the model that change what greedy means, and that are not applied here."""
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "repetition_penalty": (1.0,),
+    "encoder_repetition_penalty": (1.0,),
+    "no_repeat_ngram_size": (0,),
+    "bad_words_ids": (),
+    "suppress_tokens": (),
+    "begin_suppress_tokens": (),
+    "sequence_bias": (),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "exponential_decay_length_penalty": (),
+    "guidance_scale": (1, 1.0),
+}
+"""Settings that change even greedy text in transformers' `generate`, and the values at which they do not."""
+
+
+def notes_of(model: PreTrainedModel) -> tuple[str, ...]:
+    """Say which settings shipped with a model would change its greedy text, and are not applied here."""
     config = model.generation_config
-    penalty = getattr(config, "repetition_penalty", None)
-    if penalty not in (None, 1.0):
-        return [
-            f"{name!r} ships repetition_penalty={penalty}, which is not applied: greedy means the model's own logits"
-        ]
-    return []
+    set_ = [
+        f"{name}={value}"
+        for name, neutral in _NEUTRAL.items()
+        if (value := getattr(config, name, None)) is not None and value not in neutral
+    ]
+    if not set_:
+        return ()
+    return (f"the model ships {', '.join(set_)}; not applied here: greedy means the model's own logits",)
 
 
 def _tokenizer(name: str, path: Path, **kwargs: str) -> Any:
@@ -162,15 +193,16 @@ def _tokenizer(name: str, path: Path, **kwargs: str) -> Any:
 
 def _check_weights(name: str, path: Path, placement: Placement) -> None:
     """Raise `LoadError` if weight files are absent, cut off, or larger than the memory left."""
-    files = sorted(path.glob("*.safetensors"))
-    if not files:
+    index = path / "model.safetensors.index.json"
+    if (path / "model.safetensors").is_file():
+        files = [path / "model.safetensors"]
+    elif index.is_file():
+        files = sorted({path / name for name in json.loads(index.read_text())["weight_map"].values()})
+    else:
         other = " (it has .bin files: save it again with model.save_pretrained)" if list(path.glob("*.bin")) else ""
         raise LoadError(f"{name!r} has no .safetensors weights{other}.")
-    index = path / "model.safetensors.index.json"
-    if index.is_file():
-        wanted = set(json.loads(index.read_text())["weight_map"].values())
-        if absent := sorted(wanted - {f.name for f in files}):
-            raise LoadError(f"{name!r} lacks {absent[0]!r}, which its index names; download it again.")
+    if absent := [file.name for file in files if not file.is_file()]:
+        raise LoadError(f"{name!r} lacks {absent[0]!r}, which its index names; download it again.")
     parameters = 0
     for file in files:
         try:

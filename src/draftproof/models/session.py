@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -34,6 +36,11 @@ class Session(Protocol):
         """Forward passes since the session was made."""
         ...
 
+    @property
+    def rounding(self) -> float:
+        """How much of the largest logit the shape of a pass may round away before something is wrong."""
+        ...
+
     def reset(self, reserve: int = 0) -> None:
         """Forget everything read; expect a text of about `reserve` tokens."""
         ...
@@ -58,10 +65,11 @@ class ModelSession:
         self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
         self._windows = _attention_windows(config)
         self._additive = config._attn_implementation == "eager"
-        self._window = _checked_window(getattr(config, "max_position_embeddings", None), window)
+        self._window = _checked_window(window_of(config), window)
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
         self._passes = 0
+        self._lock = threading.Lock()
         self.cache = PositionCache()
         self.held: list[int] = []
 
@@ -77,13 +85,27 @@ class ModelSession:
     def passes(self) -> int:
         return self._passes
 
-    def reset(self, reserve: int = 0) -> None:
-        self.held = []
-        self.cache.reserve(min(reserve, self._window or reserve))
+    @property
+    def attention_windows(self) -> list[int | None]:
+        """The attention window of each kind of layer, None for layers that see everything."""
+        return list(self._windows.values())
 
-    @torch.inference_mode()
+    @property
+    def rounding(self) -> float:
+        """How much of the largest logit the shape of a pass may round away before something is wrong."""
+        return ROUNDING.get(self.model.dtype, 0.1)
+
+    def reset(self, reserve: int = 0) -> None:
+        with self._lock:
+            self.held = []
+            self.cache.reserve(min(reserve, self._window or reserve))
+
     def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
         assert 0 < last <= len(sequence)
+        with self._lock, torch.inference_mode():
+            return self._read(sequence, last)
+
+    def _read(self, sequence: Sequence[int], last: int) -> torch.Tensor:
         start = min(common_prefix(self.held, sequence), len(sequence) - last)
         while True:
             left = len(sequence) - start
@@ -142,6 +164,23 @@ def common_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
     return low
 
 
+def window_of(config: Any) -> int | None:
+    """Return how many tokens a model can read, or None when its config sets no limit.
+
+    Long-RoPE models turn all their positions to other factors once a text outgrows the original window, so keys that
+    were cached before no longer fit: for them the original window is the limit.
+    """
+    limit: int | None = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if rope.get("rope_type", rope.get("type")) == "longrope":
+        original = rope.get(
+            "original_max_position_embeddings", getattr(config, "original_max_position_embeddings", None)
+        )
+        if original is not None:
+            return int(original) if limit is None else min(int(original), limit)
+    return limit
+
+
 def _checked_window(own: int | None, wanted: int | None) -> int | None:
     if wanted is None:
         return own
@@ -177,6 +216,13 @@ def refuse_unsupported(config: Any, model_class: type[PreTrainedModel] | None) -
         )
     if "position_ids" not in inspect.signature(model_class.forward).parameters:
         raise CacheError(f"{name} does not take positions, so its cache cannot be addressed by position.")
+    module = sys.modules[model_class.__module__]
+    windowed = getattr(config, "sliding_window", None) is not None or hasattr(config, "keep_window_size")
+    if windowed and not hasattr(module, "create_sliding_window_causal_mask"):
+        raise CacheError(
+            f"{name} declares a window that it applies in a way of its own, so going back beyond it is not safe; "
+            "choose another model."
+        )
     if (config._attn_implementation or "sdpa") not in ("eager", "sdpa"):
         raise CacheError(
             f"{name} was loaded with attention {config._attn_implementation!r}, which takes no mask; "
@@ -184,21 +230,37 @@ def refuse_unsupported(config: Any, model_class: type[PreTrainedModel] | None) -
         )
 
 
+SMALL_WINDOW = 64
+"""The check at load crosses a sliding window of at most this many tokens; larger ones take too long for a check."""
+ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
+"""How much of the largest logit the shape of a pass may round away before something is wrong."""
+
+
 @torch.inference_mode()
 def check_cache(model: PreTrainedModel) -> None:
     """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
 
     Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
-    does what the loop relies on. Two passes of six tokens or fewer, and one without a cache.
+    does what the loop relies on. Three passes of six tokens or fewer, and one without a cache; a few more where a small
+    sliding window can be crossed.
     """
+    if model.training:
+        raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
     session = ModelSession(model)
-    ids = [token % session.width for token in (11, 7, 5, 3, 13, 2)]
-    plain = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits[0].float()
-    session.read([*ids[:3], ids[0], ids[0]], last=5)
-    pieces = session.read(ids, last=3).float()
+    small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
+    ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)]
+    device = model.get_input_embeddings().weight.device
+    try:
+        plain = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float()
+        session.read([*ids[:-3], ids[0], ids[0]], last=2)
+        pieces = session.read(ids, last=3).float()
+    except CacheError:
+        raise
+    except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CacheError(f"{model.config.model_type!r} does not work with a position-addressed cache: {why}") from error
     scale = plain.abs().max().clamp(min=1e-6)
-    bound = 1e-3 if model.dtype == torch.float32 else 0.1
-    if plain.isfinite().all() and not ((pieces - plain[3:]).abs().max() <= bound * scale):
+    if plain.isfinite().all() and not ((pieces - plain[-3:]).abs().max() <= ROUNDING.get(model.dtype, 0.1) * scale):
         raise CacheError(
             f"{model.config.model_type!r} gives other logits when it reads a text in pieces than in one pass, "
             "so its cache cannot be addressed by position and guesses could not be taken back."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from draftproof.errors import ConfigError, PairError
 
 CONTEXT = 16
@@ -16,15 +18,23 @@ UNFINISHED = "\ufffd"
 def encode(tokenizer: Any, prompt: str, *, chat: bool = False) -> list[int]:
     """Return the token ids of `prompt`, through the tokenizer's chat template if `chat`.
 
-    Raises `ConfigError` when nothing is left to read, or when there is no chat template.
+    Raises `ConfigError` when nothing is left to read, for bytes that are no text, and when a chat template is missing
+    or refuses the message.
     """
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the prompt is not valid UTF-8 (at character {error.start}); give it as text.") from error
     if chat:
         if not tokenizer.chat_template:
             raise ConfigError("this tokenizer has no chat template; leave out --chat, or choose an instruct model.")
         if not prompt.strip():
             raise ConfigError("the chat message is empty; give some text.")
         turns = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        try:
+            text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        except TemplateError as error:
+            raise ConfigError(f"the model's chat template refuses this message: {error}.") from error
         ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     else:
         ids = tokenizer(prompt, verbose=False)["input_ids"]
@@ -39,36 +49,66 @@ class TextStream:
     """Turns tokens into text as it becomes readable: never half a character, never something taken back later.
 
     The joined pieces are what the new tokens add to the decoded prompt. Where the prompt ends inside a character, the
-    completed character belongs to the new text. Special tokens are left out.
+    completed character belongs to the new text. Special tokens are left out. Bytes that never make a character show as
+    U+FFFD, as many as the tokenizer writes for them.
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        self._window = list(prompt[-CONTEXT:])
-        self._shown = len(self._decode().rstrip(UNFINISHED))
+        self._window = self._tail(list(prompt))
+        self._shown = self._finished_text()
+        self._new: list[int] = []  # tokens since text was last handed out
 
     def push(self, token: int) -> str:
         """Add one token; return the text that can now be read, perhaps none."""
         self._window.append(token)
-        text = self._decode()
-        if text.endswith(UNFINISHED):
-            return ""
-        new = text[self._shown :]
-        self._shown = len(text)
+        self._new.append(token)
+        text = self._decode(self._window)
+        ready = text.rstrip(UNFINISHED)
+        if len(ready) < len(text):
+            new = ready[len(self._shown) :] if ready.startswith(self._shown) else ""
+            self._shown += new
+            return new
+        new = self._added(text)
+        self._shown, self._new = text, []
         if len(self._window) >= 3 * CONTEXT:
-            self._window = self._window[-CONTEXT:]
-            self._shown = len(self._decode())
+            self._window = self._tail(self._window)
+            self._shown = self._decode(self._window)
         return new
 
     def finish(self) -> str:
-        """Return what is left when no more tokens come; bytes that never made a character show as U+FFFD."""
-        text = self._decode()
-        new = text[self._shown :]
-        self._shown = len(text)
+        """Return what is left when no more tokens come."""
+        text = self._decode(self._window)
+        new = self._added(text)
+        self._shown, self._new = text, []
         return new
 
-    def _decode(self) -> str:
-        text: str = self._tokenizer.decode(self._window, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    def _added(self, text: str) -> str:
+        """What `text` adds to what was shown. Some decoders rewrite a run of bytes when it turns out to be no text;
+        what was shown stays, and only the tokens since then are decoded anew."""
+        if text.startswith(self._shown):
+            return text[len(self._shown) :]
+        return self._decode(self._new)
+
+    def _tail(self, tokens: list[int]) -> list[int]:
+        """The last tokens, from a place where a character begins."""
+        start = max(0, len(tokens) - CONTEXT)
+        while start > 0 and self._decode(tokens[start:]).startswith(UNFINISHED):
+            start -= 1
+        return tokens[start:]
+
+    def _finished_text(self) -> str:
+        """The prompt's text without a character that it leaves unfinished."""
+        text = self._decode(self._window)
+        if not text.endswith(UNFINISHED):
+            return text
+        if self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"][-3:] == self._window[-3:]:
+            return text  # the prompt really ends in the character U+FFFD
+        shorter = (self._decode(self._window[:-n]) for n in range(1, min(4, len(self._window) + 1)))
+        return next((t for t in shorter if not t.endswith(UNFINISHED)), text.rstrip(UNFINISHED))
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
 

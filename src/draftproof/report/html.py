@@ -86,7 +86,7 @@ def _section(name: str, result: AnyResult) -> Section:
 def _run(result: RunResult) -> Section:
     recipe, generation = result.recipe, result.generation
     section = Section(f"One text: {short(recipe.target)} with {short(recipe.draft or 'no draft')}, k = {generation.k}")
-    if result.speedup is not None:
+    if result.plain is not None:
         section.verdicts.append(verdict(result.speedup, identical=bool(generation.identical)).plain)
     if generation.identical is not None:
         section.verdicts.append(f"identical to plain decoding: {'yes' if generation.identical else 'NO'}")

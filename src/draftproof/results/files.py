@@ -46,19 +46,31 @@ def from_json(text: str) -> AnyResult:
 
 def check_writable(path: Path) -> None:
     """Raise `ResultError` if a result could not be written to `path`; called before the work, so that none is lost."""
+    path = path.resolve()
     if path.is_dir():
         raise ResultError(f"{str(path)!r} is a folder; give a file name.")
     if not path.parent.is_dir():
         raise ResultError(f"the folder {str(path.parent)!r} does not exist; make it first.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    places = [path] if _is_special(path) else [path.parent, *([path] if path.exists() else [])]
+    if not all(os.access(place, os.W_OK) for place in places):
         raise ResultError(f"{str(path)!r} cannot be written here; choose another place.")
 
 
 def write(result: AnyResult, path: Path) -> None:
     """Write the result to `path`; an older file there stays whole until the new one is. Raises `ResultError`."""
-    part = path.with_name(path.name + ".part")
+    path = path.resolve()
+    text = to_json(result) + "\n"
     try:
-        part.write_text(to_json(result) + "\n", encoding="utf-8")
+        if _is_special(path):
+            path.write_text(text, encoding="utf-8")
+            return
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         raise ResultError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something other than a file stands there, such as a pipe: it is written to, not replaced."""
+    return path.exists() and not path.is_file()

@@ -12,38 +12,43 @@ from draftproof.records import Generation, Interval
 
 Floats = NDArray[np.float64]
 RESAMPLES = 2000
+FEWEST_ROUNDS = 8
+"""With fewer rounds an arm, the scatter of the times cannot be known, and nothing is said about speed."""
 
 
-def speedup(pairs: Sequence[tuple[Generation, Generation]], seed: int = 0) -> Interval:
+def speedup(pairs: Sequence[tuple[Generation, Generation]], seed: int = 0) -> Interval | None:
     """Return plain seconds / speculative seconds over (speculative, plain) pairs, with a 95 % bootstrap interval.
 
-    Both arms wrote the same tokens, so what is uncertain is the timing: each pass's seconds are resampled among the
-    passes of the same arm and width. The interval speaks of this text on this machine, not of other texts.
+    Both arms wrote the same tokens, so what is uncertain is the timing. Every round has a usual duration, the mean of
+    the rounds of its arm with as many guesses; how far the rounds stray from theirs is resampled. The interval speaks
+    of this text on this machine, not of other texts. None if an arm has fewer than `FEWEST_ROUNDS` rounds.
     """
-    arms = [_samples([pair[i] for pair in pairs]) for i in (1, 0)]
-    varying = [times for samples, _ in arms for times in samples]
-    split = len(arms[0][0])
-    (_, plain_rest), (_, speculative_rest) = arms
+    if not pairs or min(sum(len(pair[i].rounds) for pair in pairs) for i in (0, 1)) < FEWEST_ROUNDS:
+        return None
+    (usual, strays), (plain_usual, plain_strays) = (_durations([pair[i] for pair in pairs]) for i in (0, 1))
 
-    def ratio(*samples: Floats, axis: int = -1) -> Floats:
-        totals = [times.sum(axis=axis) for times in samples]
-        return np.asarray((plain_rest + sum(totals[:split])) / (speculative_rest + sum(totals[split:])))
+    def ratio(plain: Floats, speculative: Floats, axis: int = -1) -> Floats:
+        return np.asarray((plain_usual * plain).sum(axis=axis) / (usual * speculative).sum(axis=axis))
 
-    value = float(ratio(*[np.asarray(times) for times in varying]))
-    if not varying:
-        return Interval(value, value, value)
     found = stats.bootstrap(
-        varying, ratio, n_resamples=RESAMPLES, vectorized=True, method="percentile", rng=np.random.default_rng(seed)
+        (plain_strays, strays),
+        ratio,
+        n_resamples=RESAMPLES,
+        vectorized=True,
+        method="percentile",
+        rng=np.random.default_rng(seed),
     ).confidence_interval
-    return Interval(value, float(found.low), float(found.high))
+    return Interval(float(ratio(plain_strays, strays)), float(found.low), float(found.high))
 
 
-def _samples(generations: Sequence[Generation]) -> tuple[list[list[float]], float]:
-    """Return the seconds of rounds grouped by the number of guesses, and the seconds that occur only once."""
+def _durations(generations: Sequence[Generation]) -> tuple[Floats, Floats]:
+    """Return, for every round and every reading of a prompt, its usual seconds and actual / usual."""
     groups: dict[int, list[float]] = {}
     for generation in generations:
+        groups.setdefault(-1, []).append(generation.seconds.prompt_s)
         for r in generation.rounds:
             groups.setdefault(len(r.proposed), []).append(r.draft_s + r.target_s + r.overhead_s)
-    several = [times for times in groups.values() if len(times) > 1]
-    single = sum(times[0] for times in groups.values() if len(times) == 1)
-    return several, single + sum(g.seconds.prompt_s for g in generations)
+    times = [np.asarray(values) for values in groups.values()]
+    usual = [np.full(len(values), values.mean()) for values in times]
+    strays = [values / values.mean() if values.mean() > 0 else np.ones(len(values)) for values in times]
+    return np.concatenate(usual), np.concatenate(strays)
