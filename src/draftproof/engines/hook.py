@@ -128,7 +128,10 @@ def _refuse_ignored(
         raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     if mask is not None and not bool(mask.all()):
         raise ConfigError("attention_mask hides tokens; give one sequence without padding.")
-    ignored = sorted(k for k, v in model_kwargs.items() if v is not None and k not in _SERVED)
+    positions = model_kwargs.get("position_ids")  # generate counts them itself where the caller gives none
+    usual = positions is None or positions.flatten().tolist() == list(range(input_ids.shape[1]))
+    served = _SERVED | ({"position_ids"} if usual else set())
+    ignored = sorted(k for k, v in model_kwargs.items() if v is not None and k not in served)
     if ignored:
         raise ConfigError(f"{', '.join(ignored)} would be ignored here; leave it out, and give input_ids only.")
     cache = model_kwargs.get("cache", model_kwargs.get("past_key_values"))

@@ -217,8 +217,9 @@ def refuse_unsupported(config: Any, model_class: type[PreTrainedModel] | None) -
     if "position_ids" not in inspect.signature(model_class.forward).parameters:
         raise CacheError(f"{name} does not take positions, so its cache cannot be addressed by position.")
     module = sys.modules[model_class.__module__]
-    windowed = getattr(config, "sliding_window", None) is not None or hasattr(config, "keep_window_size")
-    if windowed and not hasattr(module, "create_sliding_window_causal_mask"):
+    windowed = getattr(config, "sliding_window", None) is not None
+    own_way = windowed and not hasattr(module, "create_sliding_window_causal_mask")
+    if own_way or hasattr(config, "keep_window_size"):
         raise CacheError(
             f"{name} declares a window that it applies in a way of its own, so going back beyond it is not safe; "
             "choose another model."

@@ -77,11 +77,11 @@ _ROWS: Sequence[tuple[str, Callable[[Generation], str]]] = (
 
 def verdict(speedup: Interval | None, *, identical: bool) -> Text:
     """Say how the speed compares, and call it faster or slower only if the interval leaves no doubt."""
+    if not identical:
+        return Text("speed: the texts differ, so there is no speedup to speak of", style="bold red")
     if speedup is None:
         return Text("speed: too few rounds to tell; write more tokens, or give --repeats", style="bold")
     span = f"{speedup.value:.2f} × plain (95 % interval {speedup.low:.2f} – {speedup.high:.2f})"
-    if not identical:
-        return Text(f"speed: {span}, but the texts differ, so this is no speedup", style="bold red")
     if speedup.low > 1:
         return Text(f"speedup: {span}: faster", style="bold green")
     if speedup.high < 1:
