@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import jinja2
 from plotly.graph_objects import Figure
@@ -161,7 +162,7 @@ def _bench(result: BenchResult) -> Section:
     cells = [c for c in result.cells if c.workload == first]
     section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
     section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
-    section.tables.append(_bench_rows(rows))
+    section.tables.append(_bench_rows(rows, "workload"))
     if result.peers:
         head = ["transformers' own", "workload", "tokens/s", "against our plain", "identical"]
         section.tables.append([
@@ -203,20 +204,20 @@ def _drafts(result: DraftsResult) -> Section:
     ]
     section.tables += [
         [head, *rows],
-        _bench_rows(bench_summary.bench_rows(result.cells)),
-        _bench_rows(bench_summary.bench_rows(result.best_cells)),
+        _bench_rows(bench_summary.bench_rows(result.cells), "draft"),
+        _bench_rows(bench_summary.bench_rows(result.best_cells), "draft"),
     ]
     section.charts.append(_html(charts.drafts(result)))
     return section
 
 
-def _bench_rows(rows: Sequence[bench_summary.BenchRow]) -> list[list[str]]:
-    head = ["", "k", "tokens/s", "speedup", "95 % interval", "target passes", "draft passes", "guesses", "discarded"]
+def _bench_rows(rows: Sequence[bench_summary.BenchRow], by: Literal["workload", "draft"]) -> list[list[str]]:
+    head = [by, "k", "tokens/s", "speedup", "95 % interval", "target passes", "draft passes", "guesses", "discarded"]
     head += ["acceptance rate", "alpha", "tokens/round", "identical"]
     body = []
     for r in rows:
         if r.error is None:
-            name = r.workload if r.draft is None else f"{r.workload}, {short(r.draft)}"
+            name = r.workload if r.draft is None or by == "workload" else short(r.draft)
             body.append([name, f"{r.k}", f"{r.tokens_per_s:.2f}", *_interval(r.speedup), f"{r.target_passes}"])
             body[-1] += [f"{n}" if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
             body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
