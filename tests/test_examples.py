@@ -1,0 +1,27 @@
+"""The examples run, and say what they promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+PROMISES = {
+    "1_is_it_identical": "identical: True",
+    "2_stream_with_stop": "guesses accepted in each round",
+    "3_inside_transformers": "same tokens as generate without a draft: True",
+}
+
+
+def test_every_example_has_a_promise():
+    assert {e.stem for e in EXAMPLES} == set(PROMISES)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
+def test_an_example_runs(example):
+    out = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    assert PROMISES[example.stem] in out.stdout
