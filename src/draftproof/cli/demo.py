@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from draftproof.bench.race import Race
     from draftproof.engines.local import Speculator
 
-PROMPT = 'The "with" statement'
+PROMPT = 'The "for" statement'
 
 
 def demo(
     prompt: Annotated[str, typer.Option(help="What the text begins with.")] = PROMPT,
-    k: Annotated[int, typer.Option(help="Guesses a round.")] = 4,
+    k: Annotated[int, typer.Option(help="Guesses a round.")] = 3,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 160,
     repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 5,
 ) -> None:
