@@ -10,6 +10,7 @@ import pytest
 
 from draftproof import ResultError, Speculator
 from draftproof.records import Interval, Placement
+from draftproof.report.html import page
 from draftproof.results import Recipe, RunResult, check_writable, from_json, read_machine, to_json, write
 
 OLD = Path(__file__).parent / "data"
@@ -52,14 +53,17 @@ def test_infinity_and_nan_never_reach_a_file(result):
             to_json(replace(result, speedup=Interval(bad, 1.0, 1.0)))
 
 
-@pytest.mark.parametrize("file", sorted(OLD.glob("run-*.json")), ids=lambda f: f.name)
-def test_old_files_load_after_an_upgrade(file):
+@pytest.mark.parametrize("file", sorted(OLD.glob("*.json")), ids=lambda f: f.name)
+def test_old_files_load_after_an_upgrade_and_can_be_drawn(file):
     loaded = from_json(file.read_text())
-    assert loaded.generation.counts.tokens == len(loaded.generation.tokens)
+    assert loaded.kind == file.stem.rpartition("-")[0]
+    assert from_json(to_json(loaded)) == loaded
+    assert loaded.machine.cpu in page([(file.name, loaded)])
 
 
-def test_there_are_old_files():
-    assert list(OLD.glob("run-*.json"))
+def test_there_is_an_old_file_of_every_kind():
+    kinds = {file.stem.rpartition("-")[0] for file in OLD.glob("*.json")}
+    assert kinds == {"run", "one-pass", "precondition", "bench", "drafts"}
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def _result(
 
     from draftproof.models.tokens import pieces
     from draftproof.results import RunResult, read_machine
+    from draftproof.results.trust import doubt_loop
 
     tokenizer = speculator.target.tokenizer
 
@@ -149,7 +150,7 @@ def _result(
         speedup=compared,
         divergence=found,
         repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
-        notes=(*placements, *speculator.notes),
+        notes=(*placements, *speculator.notes, *doubt_loop(generation)),
         pieces=pieces(tokenizer, speculator.encode(recipe.prompt, chat=recipe.chat), generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )

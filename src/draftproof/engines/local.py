@@ -93,12 +93,16 @@ class Speculator:
         self._draft_session: ModelSession | None = None
         devices = [self.target.placement.device]
         if draft is not None:
-            where, why = (
-                (draft_device, "asked for") if draft_device else (self.target.placement.device, "as the target")
+            loaded_here = isinstance(draft, str | Path)
+            where, why = (draft_device, "asked for") if draft_device else (devices[0], "as the target")
+            self.draft = _loaded(
+                draft,
+                draft_tokenizer,
+                where if loaded_here or draft_device else "auto",
+                draft_dtype or (dtype if loaded_here else "auto"),
+                draft_revision,
+                why,
             )
-            if not isinstance(draft, str | Path):
-                where, dtype = draft_device or "auto", "auto"
-            self.draft = _loaded(draft, draft_tokenizer, where, draft_dtype or dtype, draft_revision, why)
             self._draft_session = ModelSession(self.draft.model, window=draft_window)
             self._check_pair(self.target, self.draft)
             devices.append(self.draft.placement.device)

@@ -26,11 +26,12 @@ class Draft:
             self.session.read(prompt[:-1])
 
     def propose(self, sequence: Sequence[int], k: int) -> Proposal:
-        before = self.session.passes
+        passes = 0
         standing = list(sequence)
         guesses: list[int] = []
         fault = None
         while len(guesses) < min(k, self._room(sequence)):
+            passes += 1
             best, token = self.session.read(standing)[0].max(dim=-1)
             if not best.isfinite():
                 fault = "the draft gave non-finite logits, so it guessed less; try another --draft-dtype"
@@ -40,7 +41,6 @@ class Draft:
                 break
             guesses.append(guess)
             standing.append(guess)
-        passes = self.session.passes - before
         return Proposal(tuple(guesses), passes, catch_up_passes=0 if guesses else passes, fault=fault)
 
     def _room(self, sequence: Sequence[int]) -> int:

@@ -13,6 +13,11 @@ from draftproof.results.speedup import speedup
 from draftproof.results.trust import doubt_spread, doubt_text
 
 
+def short(name: str) -> str:
+    """Return the last part of a model's name or path."""
+    return name.rstrip("/").rpartition("/")[2] or name
+
+
 @dataclass(frozen=True, slots=True)
 class BenchRow:
     """One way to write one workload: medians over repeats, sums over prompts."""
@@ -161,7 +166,7 @@ def doubt_sweep(rows: Sequence[BenchRow]) -> str | None:
 
 def unusable(result: DraftsResult) -> list[str]:
     """Return why some drafts have no figures."""
-    return [f"{f.draft}: {f.error or 'nothing was guessed'}" for f in result.facts if f.agreement is None]
+    return [f"{short(f.draft)}: {f.error or 'nothing was guessed'}" for f in result.facts if f.agreement is None]
 
 
 def drafts_verdict(result: DraftsResult) -> str:
@@ -175,5 +180,5 @@ def drafts_verdict(result: DraftsResult) -> str:
     assert best.speedup is not None
     tail = ""
     if most_right.draft != best.draft:
-        tail = f"; {most_right.draft} is right more often, and slower all the same"
-    return f"take {best.draft} with k = {best.k}: {best.speedup.value:.2f} × plain decoding{tail}"
+        tail = f"; {short(most_right.draft or '')} is right more often, and slower all the same"
+    return f"take {short(best.draft or '')} with k = {best.k}: {best.speedup.value:.2f} × plain decoding{tail}"

@@ -10,9 +10,8 @@ import plotly.graph_objects as go
 
 from draftproof import cost
 from draftproof.records import Generation
-from draftproof.report.bench_summary import BenchRow, bench_rows, peer_rows
+from draftproof.report.bench_summary import BenchRow, bench_rows, peer_rows, short
 from draftproof.report.summary import pass_rows
-from draftproof.report.tables import short
 from draftproof.results import BenchResult, Cell, DraftsResult, PassTimes
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (

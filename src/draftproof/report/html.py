@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from draftproof.records import Generation, Interval, Machine
 from draftproof.report import bench_summary, charts, summary
-from draftproof.report.tables import short
+from draftproof.report.bench_summary import short
 from draftproof.report.terminal import cost_coefficient, ledger_rows, verdict
 from draftproof.results import (
     AnyResult,
@@ -25,7 +25,7 @@ from draftproof.results import (
     to_json,
 )
 
-_PLOT = {"displaylogo": False, "responsive": True}
+_PLOT = {"displayModeBar": False, "responsive": True}
 
 
 @dataclass(slots=True)

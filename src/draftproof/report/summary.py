@@ -14,7 +14,7 @@ from draftproof.results import PassTimes
 NEARLY_FREE = 1.25
 """A pass over n tokens that costs less than this many single passes counts as nearly free."""
 HOPELESS = 1.8
-"""If already four tokens cost this many single passes, no draft is cheap enough."""
+"""If already four tokens cost this many single passes, only text that is very easy to guess can pay."""
 
 
 @dataclass(frozen=True, slots=True)

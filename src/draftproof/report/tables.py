@@ -11,7 +11,7 @@ from rich.text import Text
 
 from draftproof import cost
 from draftproof.records import Interval
-from draftproof.report.bench_summary import BenchRow, PeerRow
+from draftproof.report.bench_summary import BenchRow, PeerRow, short
 from draftproof.report.summary import pass_rows
 from draftproof.results import DraftFacts, OnePass, PassTimes
 
@@ -33,7 +33,7 @@ def one_pass_table(found: OnePass) -> Table:
 
 def pass_table(times: PassTimes) -> Table:
     """Return what a pass costs against the number of tokens it covers."""
-    title = f"{times.role} {times.model} ({times.placement.dtype} on {times.placement.device})"
+    title = f"{times.role} {short(times.model)} ({times.placement.dtype} on {times.placement.device})"
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for column in ("new tokens", "one pass", "against one token", "per token", "spread"):
         table.add_column(column, justify="right")
@@ -65,7 +65,7 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
     table = Table(
         box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
     )
-    table.add_column(by, no_wrap=True)
+    table.add_column(by, overflow="fold")
     for column in _BENCH_COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -75,7 +75,7 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
         name = {
             "k": what,
             "workload": row.workload if row.draft is None else f"  {what}",
-            "draft": row.draft or "plain",
+            "draft": short(row.draft or "plain"),
         }[by]
         table.add_row(
             name,
@@ -106,11 +106,6 @@ def peer_table(rows: Sequence[PeerRow]) -> Table:
         same = {None: "", True: "yes", False: "NO"}[row.identical]
         table.add_row(row.workload, row.engine, f"{row.tokens_per_s:.2f}", ratio, same)
     return table
-
-
-def short(name: str) -> str:
-    """Return the last part of a model's name or path."""
-    return name.rstrip("/").rpartition("/")[2] or name
 
 
 def _interval(found: Interval) -> str:

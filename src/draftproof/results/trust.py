@@ -50,9 +50,14 @@ def doubt_text(generation: Generation, asked: int) -> list[str]:
     warnings = []
     if len(generation.tokens) < asked:
         warnings.append(f"the text ended after {len(generation.tokens)} of {asked} tokens; choose another prompt")
-    if repetition(generation.tokens) > 0.5:
-        warnings.append("more than half of the text repeats itself (4-grams); acceptance is flattered, vary the prompt")
-    return warnings
+    return warnings + doubt_loop(generation)
+
+
+def doubt_loop(generation: Generation) -> list[str]:
+    """Warn about a text that runs in a loop."""
+    if repetition(generation.tokens) <= 0.5:
+        return []
+    return ["more than half of the text repeats itself (4-grams); acceptance is flattered, vary the prompt"]
 
 
 def repetition(tokens: Sequence[int]) -> float:
