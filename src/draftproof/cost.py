@@ -75,12 +75,16 @@ class CostCurve:
         return self.at(n) / self.seconds[0]
 
 
-def forecast(alpha: float, k: int, curve: CostCurve, draft_s: float, overhead_s: float = 0.0) -> float:
+def forecast(
+    alpha: float, k: int, curve: CostCurve, draft_s: float, overhead_s: float = 0.0, plain_overhead_s: float = 0.0
+) -> float:
     """Return the expected speedup at `k` with a measured cost curve and seconds of a draft pass.
 
-    A round costs k draft passes, one target pass over k + 1 tokens, and the overhead of the loop.
+    A round costs k draft passes, one target pass over k + 1 tokens, and the overhead of the loop; a plain token costs
+    one pass over one token and its own overhead.
     """
-    return tokens_per_round(alpha, k) * curve.at(1) / (k * draft_s + curve.at(k + 1) + overhead_s)
+    plain_s = curve.at(1) + plain_overhead_s
+    return tokens_per_round(alpha, k) * plain_s / (k * draft_s + curve.at(k + 1) + overhead_s)
 
 
 def best_k(alpha: float, curve: CostCurve, draft_s: float, ks: Iterable[int], overhead_s: float = 0.0) -> int:

@@ -106,11 +106,22 @@ def test_context_is_as_long_as_asked_for():
         (lambda n: 0.1 + 0.0005 * n, "16 tokens cost 1.07 × one: checking is nearly free up to there, so speculation"),
         (lambda n: 0.1 if n <= 8 else 0.3, "8 tokens cost 1.00 × one"),
         (lambda n: 0.1 * (n + 1) / 2, "4 tokens cost 2.50 × one: speculation can hardly pay in float32"),
-        (lambda n: 0.1 * (1 + 0.35 * n), "it pays only with few guesses"),
+        (lambda n: 0.1 if n == 1 else 0.13, "4 tokens cost 1.30 × one: speculation can pay with the right draft"),
+        (lambda n: 0.1 if n == 1 else 0.185, "1.07 × at c = 0.3 (k = 3), 1.89 × at c = 0.05 (k = 7)"),
     ],
 )
 def test_the_verdict_follows_the_curve(cost, says):
     assert says in precondition_verdict(times(cost))
+
+
+def test_a_curve_that_wavers_is_read_at_its_farthest_cheap_size():
+    wavering = {1: 0.1, 2: 0.13, 4: 0.112, 8: 0.118, 16: 0.163}
+    assert precondition_verdict(times(wavering.__getitem__)).startswith("8 tokens cost 1.18 × one: checking is nearly")
+
+
+def test_sizes_that_were_not_measured_are_not_spoken_of():
+    assert "only one size" in precondition_verdict(times(lambda n: 0.1, sizes=(1,)))
+    assert precondition_verdict(times(lambda n: 0.1 * n, sizes=(1, 8))).startswith("8 tokens cost 8.00")
 
 
 def test_float32_is_sent_to_bfloat16_and_bfloat16_is_not():

@@ -74,6 +74,21 @@ def test_a_slowdown_of_3_per_cent_is_found():
     assert same.low < 1 < same.high
 
 
+def test_texts_of_different_length_are_no_noise(speculator):
+    """Prompts of 1, 2 and 3 times the cost and no noise at all: the interval has no width."""
+    pairs = []
+    for scale, prompt in ((1, [5, 9, 7]), (2, [8, 1, 2]), (3, [4, 4, 200])):
+        pair = compare(speculator, prompt, max_new_tokens=60)
+        arms = [
+            timed(g, lambda cost=cost, scale=scale: scale * cost)
+            for g, cost in ((pair.speculative, 0.2), (pair.plain, 0.1))
+        ]
+        pairs.append(tuple(arms))
+    found = speedup(pairs)
+    assert found.low == pytest.approx(found.value)
+    assert found.high == pytest.approx(found.value)
+
+
 @pytest.mark.parametrize("new", [1, 7])
 def test_a_few_rounds_say_nothing_about_speed(speculator, new):
     pair = compare(speculator, [5, 9, 7], max_new_tokens=new)

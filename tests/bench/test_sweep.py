@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 
 import pytest
+import torch
 
-from draftproof import ConfigError, Speculator
+from draftproof import ConfigError, EngineError, Speculator
 from draftproof.bench.sweep import Arm, measure
 from draftproof.bench.workloads import read_workloads
 from draftproof.engines.hf_assisted import ARMS, HfAssisted
 from draftproof.models.load import load
 from draftproof.propose.draft import Draft
-from draftproof.report.bench_summary import bench_rows, doubt_sweep, peer_rows, recommend
+from draftproof.records import Interval
+from draftproof.report.bench_summary import bench_rows, doubt_cells, doubt_sweep, peer_rows, recommend
 from draftproof.results import Workload, from_json
 from tests.test_cli import invoke
 
@@ -47,28 +50,31 @@ def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
     cells, found = measure(arms(loaded, 4), PROSE, 0, max_new_tokens=20, repeats=2, peers=peers)
     assert [p.error for p in found] == [None] * 4
     assert [p.identical for p in found] == [True] * 4
-    assert all(p.tokens == cells[0].generations[0].tokens and len(p.seconds) == 2 for p in found)
+    assert all(p.tokens == (cells[0].generations[0].tokens,) * 2 and len(p.seconds) == 2 for p in found)
     assert before == (draft.model.generation_config.to_dict(), target.model.generation_config.to_dict())
 
 
-def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded, monkeypatch):
-    from draftproof import EngineError
-
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(EngineError("planted"), "planted"), (torch.OutOfMemoryError("no room\nat all"), "OutOfMemoryError: no room")],
+)
+def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded, monkeypatch, error, message):
     broken = arms(loaded, 2, 3)
     right = Draft.propose
 
     def propose(self, sequence, k):
         if self.session is broken[1].speculator._draft_session and len(sequence) > 8:
-            raise EngineError("planted")
+            raise error
         return right(self, sequence, k)
 
     monkeypatch.setattr(Draft, "propose", propose)
     cells, _ = measure(broken, PROSE, 0, max_new_tokens=20, repeats=2)
-    assert cells[1].error == "planted"
+    assert cells[1].error == message
     assert cells[1].identical is None
     assert cells[2].error is None
     assert len(cells[0].generations) == len(cells[2].generations) == 2
-    assert len(bench_rows(cells)) == 3
+    assert [(r.draft, r.k) for r in bench_rows(cells)] == [(None, 0), ("d", 3)]
+    assert doubt_cells(cells, 20)[-1].endswith(f"d k = 2: not measured: {message}")
 
 
 def test_a_peer_that_fails_is_reported(loaded, monkeypatch):
@@ -93,8 +99,9 @@ def test_a_bench_writes_tables_and_a_file_that_can_be_summed_up_again(tmp_path):
     rows = bench_rows(result.cells)
     assert {(r.workload, r.k) for r in rows} >= {("prose", 0), ("prose", 1), ("prose", 3), ("code", 3)}
     assert ("code", 1) not in {(r.workload, r.k) for r in rows}
+    assert "another engine" in out.stdout or "workloads at k = 3: " in " ".join(out.stdout.split())
     for row in rows:
-        if row.draft and not row.error:
+        if row.draft:
             assert row.identical
             assert row.proposed == row.draft_passes
             assert row.speedup is None or row.speedup.low <= row.speedup.value <= row.speedup.high
@@ -150,6 +157,7 @@ def test_a_difference_fails_the_bench(tmp_path, monkeypatch):
     [
         (("--k", "1,x"), "whole numbers"),
         (("--k", "0,1"), "between 1 and 64"),
+        (("--at", "0"), "--at is 0"),
         (("--engine", "vllm"), "unknown engine 'vllm'"),
         (("--only", "poetry"), "unknown workload 'poetry'"),
         (("--limit", "0"), "limit is 0"),
@@ -185,7 +193,20 @@ def test_own_workloads_are_read_line_by_line(tmp_path):
     )
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"prompt": 3}', '{"prompts": []}', '{"turns": [""]}', ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"prompt": 3}',
+        '{"prompts": []}',
+        '{"turns": [""]}',
+        '{"turns": 3}',
+        '{"prompt": "\\ud800"}',
+        "",
+    ],
+)
 def test_a_line_that_is_no_workload_is_named(tmp_path, line):
     file = tmp_path / "bad.jsonl"
     file.write_text(line)
@@ -196,10 +217,84 @@ def test_a_line_that_is_no_workload_is_named(tmp_path, line):
 def test_a_sweep_is_judged(loaded):
     cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, max_new_tokens=20, repeats=2)
     rows = bench_rows(cells)
-    assert "pay" in recommend(rows)
     assert doubt_sweep(rows) is None
     from dataclasses import replace
 
     assert "no effect" in doubt_sweep([rows[0], replace(rows[1], proposed=9), replace(rows[2], proposed=9)])
-    slow = [replace(r, speedup=r.speedup and replace(r.speedup, low=0.5)) for r in rows]
-    assert recommend(slow).startswith("does not pay")
+
+    def given(low, high):
+        return [r if r.draft is None else replace(r, speedup=Interval(1.0, low, high)) for r in rows]
+
+    assert recommend(given(0.5, 0.9)).startswith("does not pay")
+    assert recommend(given(0.5, 1.5)).startswith("cannot tell")
+    assert recommend(given(1.1, 1.5)).startswith("pays: k = 1 is the fastest of 2 measured")
+    assert recommend(rows[:1]) == "nothing was measured"
+
+
+def test_a_prompt_that_fails_takes_itself_out_and_nothing_else(tmp_path):
+    file = tmp_path / "two.jsonl"
+    file.write_text(json.dumps({"name": "w", "prompts": ["The for statement", "word " * 600]}))
+    out = bench(tmp_path, "--workload", file)
+    assert out.exit_code == 0, out.output
+    assert "w [1], plain: not measured: the prompt has" in " ".join(out.stdout.split())
+    cells = from_json((tmp_path / "r.json").read_text()).cells
+    alone = [c for c in cells if c.prompt == 0]
+    assert bench_rows(cells) == bench_rows(alone)
+    assert {r.k for r in bench_rows(cells)} == {0, 1, 3}
+
+
+def test_a_bench_that_measured_nothing_says_so_and_fails(tmp_path):
+    out = bench(tmp_path, "--only", "chat")
+    assert out.exit_code == 1
+    assert "nothing was measured" in out.stdout
+    assert "pay" not in out.stdout.replace("nothing was measured", "")
+
+
+def test_a_text_that_differs_has_no_speedup(loaded):
+    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, max_new_tokens=20, repeats=2)
+    from dataclasses import replace
+
+    rows = bench_rows([cells[0], replace(cells[1], identical=False), cells[2]])
+    assert [r.speedup is None for r in rows] == [True, True, False]
+    assert rows[1].identical is False
+
+
+def test_a_peer_is_compared_on_the_prompts_that_it_finished(tmp_path):
+    file = tmp_path / "two.jsonl"
+    file.write_text(json.dumps({"name": "w", "prompts": ["The for statement", "class Reader"]}))
+    assert bench(tmp_path, "--workload", file, "--engine", "hf-assisted").exit_code == 0
+    from dataclasses import replace
+
+    result = from_json((tmp_path / "r.json").read_text())
+    lame = tuple(
+        replace(p, error="planted", seconds=()) if p.engine == "hf-plain" and p.prompt == 1 else p for p in result.peers
+    )
+    row = next(r for r in peer_rows(replace(result, peers=lame)) if r.engine == "hf-plain")
+    mine = next(p for p in result.peers if p.engine == "hf-plain" and p.prompt == 0)
+    plain = next(c for c in result.cells if c.draft is None and c.prompt == 0)
+    ours = median(g.seconds.total_s for g in plain.generations)
+    assert row.speedup == pytest.approx(ours / median(mine.seconds))
+
+
+def test_another_engine_is_another_measurement(tmp_path):
+    assert bench(tmp_path, "--only", "code").exit_code == 0
+    out = bench(tmp_path, "--only", "code", "--engine", "hf-assisted")
+    assert out.exit_code == 2
+    assert "holds another measurement" in " ".join(out.output.split())
+
+
+def test_the_settings_of_one_model_that_is_target_and_draft_survive(loaded):
+    target, _ = loaded
+    before = target.model.generation_config
+    for arm in ARMS:
+        HfAssisted(arm, target, target, 3, Speculator(target).clock).generate([5, 6, 7], 4)
+    assert target.model.generation_config is before
+
+
+def test_names_of_workloads_are_unique_and_no_markup(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"name": "a[/b]", "prompt": "p"}\n{"name": "a[/b]", "prompt": "q", "chat": true}\n')
+    assert [w.name for w in read_workloads(file)] == ["a[/b]", "a[/b] (chat)"]
+    out = bench(tmp_path, "--workload", file)
+    assert out.exit_code == 0, out.output
+    assert "k sweep on 'a[/b]'" in out.stdout

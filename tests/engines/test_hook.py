@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from transformers import StopStringCriteria
+from transformers.generation import BaseStreamer
 
 from draftproof import ConfigError, custom_generate
 from draftproof.testing import byte_tokenizer, noisy
@@ -81,6 +82,25 @@ def test_model_inputs_that_would_be_ignored_are_refused(model):
     for name, value in (("position_ids", PROMPT + 3), ("inputs_embeds", torch.zeros(1, 4, 64))):
         with pytest.raises((ConfigError, ValueError), match=name):
             plain(model, max_new_tokens=5, custom_generate=hook, **{name: value})
+
+
+def test_a_streamer_hears_every_new_token_once(model):
+    heard = []
+
+    class Listener(BaseStreamer):
+        def put(self, value):
+            heard.extend(value.flatten().tolist())
+
+        def end(self):
+            heard.append("end")
+
+    out = plain(model, max_new_tokens=12, custom_generate=custom_generate(model, k=4, streamer=Listener()))
+    assert heard == [*out[0, 4:].tolist(), "end"]
+
+
+def test_beams_are_refused_by_name(model):
+    with pytest.raises(ConfigError, match="num_beams=2"):
+        plain(model, max_new_tokens=5, num_beams=2, custom_generate=custom_generate(model))
 
 
 def test_batches_and_padding_are_refused(model):

@@ -40,12 +40,15 @@ def time_models(target: Loaded, pairs: dict[str, Speculator]) -> tuple[PassTimes
     """Return the target's cost curve, and the seconds of one pass of every draft, measured in turns."""
     models = [target, *(p.draft for p in pairs.values() if p.draft is not None)]
     sizes = [SIZES if model is target else (1,) for model in models]
+    sessions = [ModelSession(model.model) for model in models]
+    room = [s.window - max(ns) for s, ns in zip(sessions, sizes, strict=True) if s.window is not None]
+    context = max(1, min([CONTEXT, *room]))
     subjects = [
-        Subject(ModelSession(model.model), context_tokens(model.tokenizer, CONTEXT + max(ns)), ns)
-        for model, ns in zip(models, sizes, strict=True)
+        Subject(session, context_tokens(model.tokenizer, context + max(ns)), ns)
+        for session, model, ns in zip(sessions, models, sizes, strict=True)
     ]
     first = next(iter(pairs.values()))
-    timings = time_passes(subjects, first.clock, context=CONTEXT, sweeps=SWEEPS)
+    timings = time_passes(subjects, first.clock, context=context, sweeps=SWEEPS)
     curve = PassTimes(target.name, "target", target.placement, timings[0])
     return curve, {name: median(t[0].seconds) for name, t in zip(pairs, timings[1:], strict=True)}
 
@@ -79,6 +82,8 @@ def facts(
     rounds = [r for g in made for r in g.rounds]
     alpha = cost.agreement(rounds)
     overhead_s = median(r.overhead_s for r in rounds) if rounds else 0.0
+    in_the_loop = [r.draft_s / r.draft_passes for r in rounds if r.draft_passes]
+    pass_s = median(in_the_loop) if in_the_loop else pass_s  # beside the target, as it will be used
     return DraftFacts(
         draft=name,
         placement=None if pair.draft is None else pair.draft.placement,

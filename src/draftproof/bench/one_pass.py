@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from draftproof.errors import ConfigError
+from draftproof.errors import ConfigError, EngineError
 from draftproof.models.load import Loaded
+from draftproof.models.session import window_of
+from draftproof.models.tokens import encode
 from draftproof.results import OnePass, OnePassRow
 
 
@@ -16,12 +18,17 @@ def one_pass(loaded: Loaded, text: str, cut: int) -> OnePass:
     `cut` tokens are taken off the end for the second pass: 1 up to all but one. Attention looks backwards only, so what
     is left must be answered as before; the largest difference of a logit says how exactly. Raises `ConfigError`.
     """
-    ids = [int(i) for i in loaded.tokenizer(text, verbose=False)["input_ids"]]
+    ids = encode(loaded.tokenizer, text)
+    window = window_of(loaded.model.config.get_text_config(decoder=True))
+    if window is not None and len(ids) > window:
+        raise ConfigError(f"the text has {len(ids)} tokens and the model's window holds {window}; shorten it.")
     if len(ids) < 2:
         raise ConfigError(f"the text has {len(ids)} tokens; give at least two.")
     if not 1 <= cut < len(ids):
         raise ConfigError(f"cut is {cut}; it must lie between 1 and {len(ids) - 1} for this text of {len(ids)} tokens.")
     whole, short = _logits(loaded, ids), _logits(loaded, ids[:-cut])
+    if not whole.isfinite().all():
+        raise EngineError(f"the logits in {loaded.placement.dtype} are not all numbers; try --dtype float32.")
     difference = (whole[: len(short)] - short).abs()
     rows = []
     for i, row in enumerate(whole):

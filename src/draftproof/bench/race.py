@@ -8,7 +8,6 @@ from typing import Literal
 
 from draftproof.decode.divergence import same_text
 from draftproof.engines.local import Chunk, Speculator, Stream
-from draftproof.errors import DraftproofError
 from draftproof.records import Divergence, Generation
 
 PLAIN, SPECULATIVE = "plain", "speculative"
@@ -19,8 +18,8 @@ class Race:
 
     `even` decides whose turn it is. `"tokens"`: the arm that wrote fewest, so that all meet the same state of the
     machine at the same place of the text; this is for measuring. `"time"`: the arm that had least time, so that each
-    runs as it would alone on its share of the machine; this is for watching. If `tolerant`, an arm that raises one of
-    our errors leaves it in `errors` and the others go on.
+    runs as it would alone on its share of the machine; this is for watching. If `tolerant`, an arm that raises
+    leaves its error in `errors` and the others go on.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class Race:
         tolerant: bool = False,
     ) -> None:
         self.streams: Mapping[str, Stream] = streams
-        self.errors: dict[str, DraftproofError] = {}
+        self.errors: dict[str, Exception] = {}
         self._even = even
         self._tolerant = tolerant
 
@@ -42,7 +41,7 @@ class Race:
             arm = min(running, key=lambda a: spent[a])
             try:
                 chunk = next(running[arm], None)
-            except DraftproofError as error:
+            except Exception as error:
                 if not self._tolerant:
                     raise
                 self.errors[arm] = error

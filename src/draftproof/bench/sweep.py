@@ -41,7 +41,6 @@ def measure(
     max_new_tokens: int,
     repeats: int,
     peers: Sequence[HfAssisted] = (),
-    seed: int = 0,
     on_repeat: Callable[[], None] = lambda: None,
 ) -> tuple[list[Cell], list[PeerCell]]:
     """Write one prompt with all arms, `repeats` times; the first arm must be plain decoding.
@@ -50,23 +49,27 @@ def measure(
     cell and does not stop the others.
     """
     assert arms[0].draft is None
-    order = random.Random(seed)
+    order = list(range(len(arms)))
+    random.Random(f"{workload.name} {prompt}").shuffle(order)
     group = _Group([[] for _ in arms])
     theirs: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in peers]
     failed: dict[int, str] = {}
     ids: list[int] = []
     try:
         ids = arms[0].speculator.encode(workload.prompts[prompt], chat=workload.chat)
-    except DraftproofError as error:
-        group.errors = dict.fromkeys(range(len(arms)), str(error))
-    for _ in range(repeats if ids else 0):
+    except Exception as error:
+        group.errors = dict.fromkeys(range(len(arms)), _message(error))
+    window = arms[0].speculator.target_window
+    limit = max_new_tokens if window is None else min(max_new_tokens, window - len(ids))
+    for repeat in range(repeats if ids else 0):
+        order.reverse()  # who begins pays for a cold start, so they take turns at that too
         _race(arms, group, ids, max_new_tokens, order)
-        for i in order.sample(range(len(peers)), len(peers)):
-            if i not in failed:
+        for i in range(len(peers)) if repeat % 2 else reversed(range(len(peers))):
+            if i not in failed and 0 not in group.errors:
                 try:
-                    theirs[i].append(peers[i].generate(ids, max_new_tokens))
+                    theirs[i].append(peers[i].generate(ids, limit))
                 except Exception as error:  # another engine may raise anything, and must not end the bench
-                    failed[i] = f"{type(error).__name__}: {error}".splitlines()[0]
+                    failed[i] = _message(error)
         on_repeat()
     cells = [_cell(arm, i, group, ids, workload, prompt) for i, arm in enumerate(arms)]
     plain = cells[0].generations[0].tokens if cells[0].generations else None
@@ -76,7 +79,7 @@ def measure(
             prompt=prompt,
             engine=peer.name,
             seconds=tuple(seconds for _, seconds in runs),
-            tokens=runs[-1][0] if runs else (),
+            tokens=tuple(tokens for tokens, _ in runs),
             identical=all(tokens == plain for tokens, _ in runs) if runs else None,
             error=failed.get(i),
         )
@@ -85,19 +88,19 @@ def measure(
     return cells, peer_cells
 
 
-def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens: int, order: random.Random) -> None:
+def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens: int, order: Sequence[int]) -> None:
     streams: dict[str, Stream] = {}
-    for i in order.sample(range(len(arms)), len(arms)):
+    for i in order:
         if i not in group.errors:
             try:
                 k = 0 if arms[i].draft is None else None
                 streams[str(i)] = arms[i].speculator.stream(ids, max_new_tokens=max_new_tokens, k=k)
-            except DraftproofError as error:
-                group.errors[i] = str(error)
+            except Exception as error:  # whatever stops one arm, the others go on
+                group.errors[i] = _message(error)
     race = Race(streams, tolerant=True)
     for _ in race:
         pass
-    group.errors |= {int(i): str(error) for i, error in race.errors.items()}
+    group.errors |= {int(i): _message(error) for i, error in race.errors.items()}
     for name, stream in streams.items():
         if int(name) not in group.errors:
             group.generations[int(name)].append(stream.generation)
@@ -107,11 +110,11 @@ def _cell(arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workloa
     made, plain = group.generations[i], group.generations[0]
     divergence = None
     identical: bool | None = None
-    if made and len(made) == len(plain) and arm.draft is not None:
-        differing = [pair for pair in zip(made, plain, strict=True) if not same_text(*pair)]
+    if made and plain and arm.draft is not None:
+        differing = [one for one in made if not same_text(one, plain[0])]
         identical = not differing
         if differing:
-            divergence = arm.speculator.attribute(ids, *differing[0])
+            divergence = arm.speculator.attribute(ids, differing[0], plain[0])
     return Cell(
         workload=workload.name,
         prompt=prompt,
@@ -122,3 +125,8 @@ def _cell(arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workloa
         divergence=divergence,
         error=group.errors.get(i),
     )
+
+
+def _message(error: Exception) -> str:
+    name = "" if isinstance(error, DraftproofError) else f"{type(error).__name__}: "
+    return (name + str(error)).splitlines()[0]

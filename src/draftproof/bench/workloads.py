@@ -22,7 +22,7 @@ def read_workloads(path: Path = BUILT_IN, limit: int | None = None) -> tuple[Wor
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be at least 1.")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the workloads in {str(path)!r}: {error}.") from error
     found: dict[tuple[str, bool], list[str]] = {}
@@ -32,7 +32,11 @@ def read_workloads(path: Path = BUILT_IN, limit: int | None = None) -> tuple[Wor
             found.setdefault((name, chat), []).extend(prompts)
     if not found:
         raise ConfigError(f"{str(path)!r} holds no workloads; give one JSON object a line.")
-    return tuple(Workload(name, tuple(prompts[:limit]), chat) for (name, chat), prompts in found.items())
+    both = {name for name, chat in found if chat and (name, False) in found}  # a name must say which text is meant
+    return tuple(
+        Workload(f"{name} (chat)" if chat and name in both else name, tuple(prompts[:limit]), chat)
+        for (name, chat), prompts in found.items()
+    )
 
 
 def _read_line(line: str, path: Path, number: int) -> tuple[str, bool, list[str]]:
@@ -49,9 +53,11 @@ def _read_line(line: str, path: Path, number: int) -> tuple[str, bool, list[str]
     elif "prompt" in data:
         chat, prompts = bool(data.get("chat", False)), [data["prompt"]]
     elif "turns" in data:
-        chat, prompts = True, data["turns"][:1]
+        chat, prompts = True, data["turns"][:1] if isinstance(data["turns"], list) else data["turns"]
     else:
         raise ConfigError(f"{where} has none of 'prompts', 'prompt' and 'turns'.")
     if not isinstance(prompts, list) or not prompts or not all(isinstance(p, str) and p for p in prompts):
         raise ConfigError(f"{where}: prompts must be texts, and at least one.")
+    if any("\ud800" <= character <= "\udfff" for prompt in prompts for character in prompt):
+        raise ConfigError(f"{where}: a prompt holds half a character (a lone surrogate); give valid text.")
     return name, chat, prompts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from draftproof.cli import shell
 from draftproof.errors import ConfigError, ResultError
+from draftproof.records import MAX_K
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,7 @@ ENGINES = {
 def bench(
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
-    ks: Annotated[str, typer.Option("--k", help="The k sweep, with commas, on the first workload.")] = KS,
+    ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}.")] = None,
     at: Annotated[int, typer.Option(help="The one k for the other workloads.")] = 5,
     workload: Annotated[Path | None, typer.Option(help="Your own prompts: a file of JSON lines.")] = None,
     only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
@@ -46,7 +48,9 @@ def bench(
     """Measure speculation at several k and on several kinds of text, against plain decoding, interleaved."""
     with shell.errors_in_one_line() as progress:
         shell.check_counts(max_new_tokens, repeats)
-        sweep = _ks(ks)
+        sweep = _ks(",".join(ks or [KS]))
+        if not 1 <= at <= MAX_K:
+            raise ConfigError(f"--at is {at}; it must lie between 1 and {MAX_K} (plain decoding is always measured).")
         if engine not in ENGINES:
             raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
         shell.check_json(json_file)
@@ -67,8 +71,9 @@ def bench(
             max_new_tokens=max_new_tokens,
             repeats=repeats,
             workloads=workloads,
+            engine=engine,
             cells=(),
-            notes=tuple(doubt_machine()),
+            notes=(*doubt_machine(), *_conditions(engine)),
         )
         result = _resumed(blank, json_file)
         with shell.interruptible(lambda: None) as interrupted:
@@ -79,7 +84,7 @@ def bench(
             hint = f"; run the same command to go on from {str(json_file)!r}" if json_file else ""
             progress.print(f"interrupted: the figures above are of what was finished{hint}", markup=False)
             raise typer.Exit(shell.INTERRUPTED)
-        if any(c.identical is False for c in result.cells):
+        if any(c.identical is False for c in result.cells) or not any(c.generations for c in result.cells):
             raise typer.Exit(1)
 
 
@@ -98,6 +103,13 @@ def _measured(
         arms[k] = Arm(Speculator(speculator.target, loaded_draft, k), result.draft, k)
         arms[k].speculator.warm_up()
     peers = [HfAssisted(arm, speculator.target, loaded_draft, result.k, speculator.clock) for arm in engines]
+    failed = {(c.workload, c.prompt) for c in result.cells if c.error is not None}
+    failed |= {(p.workload, p.prompt) for p in result.peers if p.error is not None}
+    result = replace(  # what failed is tried again
+        result,
+        cells=tuple(c for c in result.cells if (c.workload, c.prompt) not in failed),
+        peers=tuple(c for c in result.peers if (c.workload, c.prompt) not in failed),
+    )
     done = {(c.workload, c.prompt) for c in result.cells}
     jobs = [(i, w, p) for i, w in enumerate(result.workloads) for p in range(len(w.prompts)) if (w.name, p) not in done]
     yield result
@@ -125,17 +137,22 @@ def _print(result: BenchResult) -> None:
     out = console()
     rows = bench_summary.bench_rows(result.cells)
     if not rows:
+        out.print("nothing was measured", style="bold")
+        for warning in (*result.notes, *bench_summary.doubts(result, rows)):
+            out.print(f"warning: {warning}", style="yellow", markup=False)
         return
     first = result.workloads[0].name
-    sweep = [r for r in rows if r.workload == first]
+    sweep = [r for r in rows if r.workload == first and r.k in (0, *result.ks)]
     out.print(tables.bench_table(f"k sweep on {first!r}", sweep, by="k"))
     out.print(bench_summary.recommend(sweep), style="bold", markup=False)
     others = [r for r in rows if r.workload != first]
     if others:
-        same_k = [r for r in sweep if r.k in (0, result.k)]
+        same_k = [r for r in rows if r.workload == first and r.k in (0, result.k)]
         out.print(tables.bench_table(f"workloads at k = {result.k}", [*same_k, *others], by="workload"))
     if result.peers:
         out.print(tables.peer_table(bench_summary.peer_rows(result)))
+    for sentence in bench_summary.workloads_verdict(result):
+        out.print(sentence, style="bold", markup=False)
     for warning in (*result.notes, *bench_summary.doubts(result, rows)):
         out.print(f"warning: {warning}", style="yellow", markup=False)
 
@@ -157,7 +174,14 @@ def _resumed(blank: BenchResult, json_file: Path | None) -> BenchResult:
             f"{str(json_file)!r} holds another measurement, or one from another machine; give another file name."
         )
     assert isinstance(old, BenchResult)
-    return old
+    return replace(old, notes=tuple(dict.fromkeys((*old.notes, *blank.notes))))
+
+
+def _conditions(engine: str) -> list[str]:
+    """What changes how another engine behaves, and is not a setting."""
+    if engine == "hf-assisted" and importlib.util.find_spec("sklearn") is None:
+        return ["hf-assisted-default adapts its confidence threshold only with scikit-learn, which is not installed"]
+    return []
 
 
 def _workloads(path: Path | None, only: str | None, limit: int | None) -> tuple[Workload, ...]:
@@ -166,7 +190,7 @@ def _workloads(path: Path | None, only: str | None, limit: int | None) -> tuple[
     found = read_workloads(path or BUILT_IN, limit)
     if only is None:
         return found
-    names = [name.strip() for name in only.split(",")]
+    names = list(dict.fromkeys(name.strip() for name in only.split(",")))
     known = {w.name: w for w in found}
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"unknown workload {unknown[0]!r}; known: {', '.join(known)}.")
@@ -178,6 +202,8 @@ def _ks(text: str) -> tuple[int, ...]:
         ks = tuple(dict.fromkeys(int(k) for k in text.split(",")))
     except ValueError:
         raise ConfigError(f"--k is {text!r}; give whole numbers with commas, such as {KS}.") from None
-    if not all(1 <= k <= 64 for k in ks):
-        raise ConfigError(f"--k is {text!r}; every k must lie between 1 and 64 (plain decoding is always measured).")
+    if not all(1 <= k <= MAX_K for k in ks):
+        raise ConfigError(
+            f"--k is {text!r}; every k must lie between 1 and {MAX_K} (plain decoding is always measured)."
+        )
     return ks

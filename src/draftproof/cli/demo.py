@@ -32,8 +32,10 @@ def demo(
         from draftproof.bench.race import compare, duel
         from draftproof.report import terminal
         from draftproof.results.speedup import speedup
+        from draftproof.results.trust import doubt_machine
 
         out = terminal.console()
+        doubts = doubt_machine()
         ids = speculator.encode(prompt)
         with progress.status("warming up"):
             speculator.warm_up(len(ids))
@@ -43,8 +45,13 @@ def demo(
             for i in range(repeats):
                 status.update(f"measuring, both ways turn by turn: {i + 1} of {repeats}")
                 pairs.append(compare(speculator, ids, max_new_tokens=max_new_tokens, plain_first=i % 2 == 1))
-        out.print(terminal.ledger(pairs[-1].speculative, pairs[-1].plain))
+        pairs.sort(key=lambda p: p.plain.seconds.total_s / p.speculative.seconds.total_s)
+        middle = pairs[len(pairs) // 2]
+        out.print(f"\nmeasured {repeats} times, both ways turn by turn; this is the pair in the middle:", style="dim")
+        out.print(terminal.ledger(middle.speculative, middle.plain))
         shell.conclude(out, speculator, pairs, speedup([(p.speculative, p.plain) for p in pairs]))
+        for warning in doubts:
+            out.print(f"warning: {warning}", style="yellow", markup=False)
 
 
 def _watch(out: Console, contest: Race, prompt: str, speculator: Speculator) -> None:

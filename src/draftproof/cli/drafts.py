@@ -77,7 +77,8 @@ def drafts(
         if best_cells:
             out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
-        for warning in (*bench_summary.unusable(result), *notes):
+        doubts = bench_summary.doubt_cells((*cells, *best_cells), max_new_tokens)
+        for warning in (*bench_summary.unusable(result), *notes, *doubts):
             out.print(f"warning: {warning}", style="yellow", markup=False)
         if any(c.identical is False for c in (*cells, *best_cells)):
             raise typer.Exit(1)

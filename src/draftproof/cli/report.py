@@ -18,6 +18,8 @@ def report(
     """Draw one self-contained page from result files: charts, tables, texts, raw numbers. Opens offline."""
     with shell.errors_in_one_line() as progress:
         shell.check_json(output)
+        if output.resolve() in {path.resolve() for path in results}:
+            raise ResultError(f"{str(output)!r} is one of the result files; give the page another name with -o.")
         from draftproof.results import from_json
 
         loaded = []

@@ -73,7 +73,7 @@ def run(
             max_new_tokens=max_new_tokens,
             stop=tuple(stop or ()),
             seed=seed,
-            check=check,
+            check=check and draft is not None and k > 0,
             repeats=repeats,
             target_placement=speculator.target.placement,
             draft_placement=None if speculator.draft is None else speculator.draft.placement,

@@ -142,7 +142,8 @@ def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compar
     from draftproof.report import terminal
 
     found = next((p.divergence for p in pairs if p.divergence), None)
-    out.print(f"identical: {'no' if found else 'yes'}", style="bold red" if found else "bold green")
+    why = "" if found is None else " (numeric tie, not a bug)" if found.kind == "numeric tie" else " (a bug)"
+    out.print(f"identical: {'no' if found else 'yes'}{why}", style="bold red" if found else "bold green")
     out.print(terminal.verdict(compared, identical=found is None))
     if found:
         raise DivergenceError(describe(found, speculator.target))

@@ -40,19 +40,21 @@ class HfAssisted:
             prompt_lookup_num_tokens=10 if self._arm == "hf-prompt-lookup" else None,
         )
         kwargs: dict[str, Any] = {"generation_config": config, "attention_mask": torch.ones_like(ids)}
-        draft, theirs = self._draft.model, self._draft.model.generation_config
+        target, draft = self._target.model, self._draft.model
+        own, theirs = target.generation_config, draft.generation_config
         if self._arm.startswith("hf-assisted"):
             draft.generation_config = self._draft_config(theirs)
             kwargs["assistant_model"] = draft
             if self._target.model.config.vocab_size != draft.config.vocab_size:
                 kwargs |= {"tokenizer": self._target.tokenizer, "assistant_tokenizer": self._draft.tokenizer}
-        own, self._target.model.generation_config = self._target.model.generation_config, GenerationConfig()
+        if target is not draft:
+            target.generation_config = GenerationConfig()
         try:
             started = self._clock.now()
-            out = self._target.model.generate(ids, **kwargs)
+            out = target.generate(ids, **kwargs)
             seconds = self._clock.now() - started
         finally:
-            draft.generation_config, self._target.model.generation_config = theirs, own
+            draft.generation_config, target.generation_config = theirs, own
         return tuple(int(i) for i in out[0, len(prompt) :]), seconds
 
     def _draft_config(self, theirs: GenerationConfig) -> GenerationConfig:

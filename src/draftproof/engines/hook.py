@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 from transformers.generation import (
+    BaseStreamer,
     GenerateDecoderOnlyOutput,
     GenerationConfig,
     LogitsProcessorList,
@@ -25,30 +26,36 @@ from draftproof.records import FinishReason, Generation
 
 
 def custom_generate(
-    draft: PreTrainedModel, k: int = 5, *, tokenizer: Any = None, draft_tokenizer: Any = None
+    draft: PreTrainedModel,
+    k: int = 5,
+    *,
+    tokenizer: Any = None,
+    draft_tokenizer: Any = None,
+    streamer: BaseStreamer | None = None,
 ) -> CustomGenerate:
     """Return a callable for `model.generate(..., custom_generate=...)` that lets `draft` guess `k` tokens a round.
 
     With both tokenizers given the pair is checked, and `PairError` names the first id that means two things. After a
     call, `.generation` of the callable holds its ledger. Greedy requests of one sequence are served, with transformers'
     own stopping criteria; an option that would be ignored raises `ConfigError` naming it. `generate` does not pass its
-    `streamer` and `tokenizer` on to such a callable: for stop strings give it a
+    `streamer` and `tokenizer` on to such a callable: give the streamer here, and for stop strings give `generate` a
     `StopStringCriteria`.
     """
     if tokenizer is not None and draft_tokenizer is not None:
         compare_vocabularies(tokenizer, draft_tokenizer)
-    return CustomGenerate(draft, check_k(k))
+    return CustomGenerate(draft, check_k(k), streamer)
 
 
 class CustomGenerate:
     """What `custom_generate` returns."""
 
-    def __init__(self, draft: PreTrainedModel, k: int) -> None:
+    def __init__(self, draft: PreTrainedModel, k: int, streamer: BaseStreamer | None = None) -> None:
         if not isinstance(draft, PreTrainedModel):
             raise PairError(f"the draft must be a transformers model, got {type(draft).__name__}.")
         check_cache(draft)
         self.draft = draft
         self.k = k
+        self.streamer = streamer
         self.generation: Generation | None = None
         """The record of the last call; its `text` is empty, since transformers deals in tokens here."""
         self._checked: weakref.WeakSet[PreTrainedModel] = weakref.WeakSet()
@@ -76,8 +83,14 @@ class CustomGenerate:
             stop=_Criteria(input_ids, stopping_criteria, generation_config.max_length - len(prompt)),
             clock=DeviceClock(str(model.device), str(self.draft.device)),
         )
-        for _ in decoding:
-            pass
+        if self.streamer is not None:
+            for done in decoding:
+                for token in done.tokens:
+                    self.streamer.put(torch.tensor([token]))
+            self.streamer.end()
+        else:
+            for _ in decoding:
+                pass
         self.generation = decoding.generation()
         written = torch.tensor([self.generation.tokens], dtype=input_ids.dtype, device=input_ids.device)
         sequences = torch.cat([input_ids, written], dim=1)
@@ -124,6 +137,8 @@ def _refuse_ignored(
 ) -> None:
     """Raise `ConfigError` for a request that this callable would not serve as asked."""
     mask = model_kwargs.get("attention_mask")
+    if config.num_beams not in (None, 1):
+        raise ConfigError(f"num_beams={config.num_beams} is not supported with speculative decoding; use 1.")
     if input_ids.shape[0] != 1 or input_ids.shape[1] == 0:
         raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     if mask is not None and not bool(mask.all()):
@@ -139,8 +154,6 @@ def _refuse_ignored(
         raise ConfigError("a filled cache was given; draftproof keeps its own, so give the whole text as input_ids.")
     if config.do_sample:
         raise ConfigError("do_sample=True is not supported here; pass do_sample=False for greedy decoding.")
-    if config.num_beams not in (None, 1):
-        raise ConfigError(f"num_beams={config.num_beams} is not supported with speculative decoding; use 1.")
     if logits_processor:
         names = ", ".join(type(p).__name__ for p in logits_processor)
         raise ConfigError(f"these logits processors are not supported here: {names}; unset the options they come from.")

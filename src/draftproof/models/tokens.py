@@ -27,7 +27,7 @@ def encode(tokenizer: Any, prompt: str, *, chat: bool = False) -> list[int]:
         raise ConfigError(f"the prompt is not valid UTF-8 (at character {error.start}); give it as text.") from error
     if chat:
         if not tokenizer.chat_template:
-            raise ConfigError("this tokenizer has no chat template; leave out --chat, or choose an instruct model.")
+            raise ConfigError("this tokenizer has no chat template; write without one, or choose an instruct model.")
         if not prompt.strip():
             raise ConfigError("the chat message is empty; give some text.")
         turns = [{"role": "user", "content": prompt}]

@@ -27,7 +27,7 @@ class BenchRow:
     k: int
     tokens_per_s: float
     speedup: Interval | None
-    """None for plain decoding itself."""
+    """None for plain decoding itself, for another text than the plain one, and for too few rounds to tell."""
     target_passes: int
     draft_passes: int
     proposed: int
@@ -37,46 +37,57 @@ class BenchRow:
     """Estimated alpha."""
     tokens_per_round: float
     identical: bool | None
-    error: str | None
 
 
 def bench_rows(cells: Sequence[Cell]) -> list[BenchRow]:
-    """Return one row for every (workload, draft, k), in the order of the cells."""
-    keys = dict.fromkeys((c.workload, c.draft, c.k) for c in cells)
-    plain = {(c.workload, c.prompt): c for c in cells if c.draft is None}
-    return [
-        _row([c for c in cells if (c.workload, c.draft, c.k) == key], plain)
-        for key in keys
-        if any(c.generations or c.error for c in cells if (c.workload, c.draft, c.k) == key)
-    ]
+    """Return one row for every (workload, draft, k) that was measured, in the order of the cells.
+
+    All rows of a workload speak of the same prompts: those that every measured arm finished. An arm without any
+    measurement has no row; `doubts` says why.
+    """
+    rows = []
+    for workload in dict.fromkeys(c.workload for c in cells):
+        arms: dict[tuple[str | None, int], dict[int, Cell]] = {}
+        for cell in cells:
+            if cell.workload == workload:
+                arms.setdefault((cell.draft, cell.k), {})[cell.prompt] = cell
+        finished = {
+            arm: {prompt for prompt, c in mine.items() if c.generations and c.error is None}
+            for arm, mine in arms.items()
+        }
+        measured = [arm for arm, prompts in finished.items() if prompts]
+        plain = next((arms[arm] for arm in measured if arm[0] is None), None)
+        if plain is None:
+            continue
+        common = sorted(set.intersection(*(finished[arm] for arm in measured)))
+        if common:
+            rows += [_row([arms[arm][p] for p in common], [plain[p] for p in common]) for arm in measured]
+    return rows
 
 
-def _row(cells: Sequence[Cell], plain: dict[tuple[str, int], Cell]) -> BenchRow:
+def _row(cells: Sequence[Cell], plain: Sequence[Cell]) -> BenchRow:
     first = cells[0]
-    measured = [c for c in cells if c.generations]
-    made = [c.generations[-1] for c in measured]
+    made = [c.generations[-1] for c in cells]
     rounds = [r for g in made for r in g.rounds]
-    pairs = [
-        pair for c in measured for pair in zip(c.generations, plain[c.workload, c.prompt].generations, strict=False)
-    ]
     proposed, accepted = sum(g.counts.proposed for g in made), sum(g.counts.accepted for g in made)
-    tokens = sum(g.counts.tokens for g in made)
-    known = [c.identical for c in measured if c.identical is not None]
+    identical = None if first.draft is None else all(c.identical for c in cells)
+    pairs = [
+        pair for c, p in zip(cells, plain, strict=True) for pair in zip(c.generations, p.generations, strict=False)
+    ]
     return BenchRow(
         workload=first.workload,
         draft=first.draft,
         k=first.k,
-        tokens_per_s=tokens_per_s(c.generations for c in measured),
-        speedup=speedup(pairs) if first.draft is not None and pairs else None,
+        tokens_per_s=tokens_per_s(c.generations for c in cells),
+        speedup=speedup(pairs) if identical else None,
         target_passes=sum(g.counts.target_passes for g in made),
         draft_passes=sum(g.counts.draft_passes for g in made),
         proposed=proposed,
         discarded=proposed - accepted,
         acceptance_rate=accepted / proposed if proposed else None,
         agreement=cost.agreement(rounds),
-        tokens_per_round=tokens / len(rounds) if rounds else 0.0,
-        identical=all(known) if known else None,
-        error=next((c.error for c in cells if c.error), None),
+        tokens_per_round=sum(g.counts.tokens for g in made) / len(rounds) if rounds else 0.0,
+        identical=identical,
     )
 
 
@@ -96,69 +107,100 @@ class PeerRow:
     workload: str
     engine: str
     tokens_per_s: float
-    speedup: float | None
-    """Over our plain decoding, by medians."""
-    identical: bool | None
-    error: str | None
+    speedup: float
+    """Over our plain decoding of the same prompts, by medians; no interval."""
+    identical: bool
 
 
 def peer_rows(result: BenchResult) -> list[PeerRow]:
-    """Return one row for every (workload, engine)."""
-    plain = {row.workload: row.tokens_per_s for row in bench_rows(result.cells) if row.draft is None}
+    """Return one row for every (workload, engine), compared with plain decoding of the prompts that it finished."""
+    plain = {(c.workload, c.prompt): c for c in result.cells if c.draft is None and c.generations and not c.error}
     rows = []
     for workload, engine in dict.fromkeys((p.workload, p.engine) for p in result.peers):
-        mine = [p for p in result.peers if (p.workload, p.engine) == (workload, engine)]
-        measured = [p for p in mine if p.seconds]
-        seconds = sum(median(p.seconds) for p in measured)
-        rate = sum(len(p.tokens) for p in measured) / seconds if seconds else 0.0
-        known = [p.identical for p in measured if p.identical is not None]
-        rows.append(
-            PeerRow(
-                workload,
-                engine,
-                rate,
-                rate / plain[workload] if plain.get(workload) else None,
-                all(known) if known else None,
-                next((p.error for p in mine if p.error), None),
-            )
-        )
+        mine = [p for p in result.peers if (p.workload, p.engine) == (workload, engine) and p.seconds and not p.error]
+        mine = [p for p in mine if (p.workload, p.prompt) in plain]
+        if mine:
+            seconds = sum(median(p.seconds) for p in mine)
+            rate = sum(len(p.tokens[-1]) for p in mine) / seconds if seconds else 0.0
+            ours = tokens_per_s(plain[p.workload, p.prompt].generations for p in mine)
+            rows.append(PeerRow(workload, engine, rate, rate / ours, all(p.identical for p in mine)))
     return rows
 
 
+CANNOT_TELL = "cannot tell: no k is surely faster or surely slower here; write more tokens or give more --repeats"
+
+
 def recommend(rows: Sequence[BenchRow]) -> str:
-    """Say which k to take on a sweep's workload, or that none pays."""
-    sure = [r for r in rows if r.speedup is not None and r.speedup.low > 1 and r.identical]
-    if not sure:
-        return "does not pay: no k is surely faster than plain decoding here; recommended: k = 0"
-    best = max(sure, key=lambda r: 0.0 if r.speedup is None else r.speedup.value)
-    assert best.speedup is not None
-    return f"pays: k = {best.k} is the fastest measured, {best.speedup.value:.2f} × plain decoding"
+    """Say which k to take on a sweep's workload, that none pays, or that the figures do not tell."""
+    drafted = [r for r in rows if r.draft is not None]
+    sure = [r for r in drafted if r.speedup is not None and r.speedup.low > 1]
+    if sure:
+        best = max(sure, key=lambda r: 0.0 if r.speedup is None else r.speedup.value)
+        assert best.speedup is not None
+        return (
+            f"pays: k = {best.k} is the fastest of {len(drafted)} measured, {best.speedup.value:.2f} × plain decoding"
+        )
+    if drafted and all(r.speedup is not None and r.speedup.high < 1 for r in drafted):
+        return "does not pay: every k is slower than plain decoding here; recommended: k = 0"
+    return CANNOT_TELL if drafted else "nothing was measured"
+
+
+def workloads_verdict(result: BenchResult) -> list[str]:
+    """Say on which workloads the one k is surely faster or slower, and where another engine is faster still."""
+    rows = [r for r in bench_rows(result.cells) if r.k == result.k and r.speedup is not None]
+    known = [(r.workload, r.speedup) for r in rows if r.speedup is not None]
+    groups = (
+        ("surely faster on", [(name, found) for name, found in known if found.low > 1]),
+        ("surely slower on", [(name, found) for name, found in known if found.high < 1]),
+        ("cannot tell on", [(name, found) for name, found in known if found.low <= 1 <= found.high]),
+    )
+    said = [f"{what} {', '.join(f'{n} ({f.value:.2f} ×)' for n, f in members)}" for what, members in groups if members]
+    sentences = [f"workloads at k = {result.k}: {'; '.join(said)}"] if said else []
+    ours = {name: found.value for name, found in known}
+    best: dict[str, PeerRow] = {}
+    for peer in peer_rows(result):
+        if peer.workload not in best or peer.speedup > best[peer.workload].speedup:
+            best[peer.workload] = peer
+    better = [
+        f"{name} ({peer.engine}, {peer.speedup:.2f} ×)"
+        for name, peer in best.items()
+        if name in ours and peer.speedup > max(1.0, ours[name])
+    ]
+    return sentences + ([f"another engine was faster on {', '.join(better)}"] if better else [])
 
 
 def doubts(result: BenchResult, rows: Sequence[BenchRow]) -> list[str]:
     """Return reasons not to trust a bench, each with what to do."""
     found = [doubt] if (doubt := doubt_sweep([r for r in rows if r.workload == result.workloads[0].name])) else []
-    for cell in result.cells:
-        name = f"{cell.workload}, {'plain' if cell.draft is None else f'k = {cell.k}'}"
-        found += doubt_spread(name, [g.seconds.total_s for g in cell.generations])
-        if cell.draft is None and cell.generations:
-            found += [f"{cell.workload}: {doubt}" for doubt in doubt_text(cell.generations[0], result.max_new_tokens)]
-        if cell.error is not None and (cell.draft is None or cell.error != _plain_error(result, cell)):
-            found.append(f"{name}: not measured: {cell.error}")
-        if cell.divergence is not None:
-            found.append(f"{name}: differs from plain at token {cell.divergence.position} ({cell.divergence.kind})")
+    found += doubt_cells(result.cells, result.max_new_tokens)
     return found + [f"{p.workload}, {p.engine}: not measured: {p.error}" for p in result.peers if p.error]
 
 
-def _plain_error(result: BenchResult, cell: Cell) -> str | None:
-    same_prompt = (c for c in result.cells if (c.workload, c.prompt) == (cell.workload, cell.prompt))
+def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
+    """Return reasons not to trust single cells: spread, loops, early ends, differences, failures."""
+    found = []
+    for cell in cells:
+        arm = "plain" if cell.draft is None else f"{short(cell.draft)} k = {cell.k}"
+        name = f"{cell.workload}{f' [{cell.prompt}]' if cell.prompt else ''}, {arm}"
+        found += doubt_spread(name, [g.seconds.total_s for g in cell.generations])
+        if cell.draft is None and cell.generations:
+            found += [f"{cell.workload}: {doubt}" for doubt in doubt_text(cell.generations[0], max_new_tokens)]
+        if cell.error is not None and (cell.draft is None or cell.error != _plain_error(cells, cell)):
+            found.append(f"{name}: not measured: {cell.error}")
+        if cell.divergence is not None:
+            found.append(f"{name}: differs from plain at token {cell.divergence.position} ({cell.divergence.kind})")
+    return found
+
+
+def _plain_error(cells: Sequence[Cell], cell: Cell) -> str | None:
+    same_prompt = (c for c in cells if (c.workload, c.prompt) == (cell.workload, cell.prompt))
     return next((c.error for c in same_prompt if c.draft is None), None)
 
 
 def doubt_sweep(rows: Sequence[BenchRow]) -> str | None:
     """Warn if different k never made different numbers of guesses: then k had no effect."""
-    proposed = {r.proposed for r in rows if r.k and not r.error}
-    ks = {r.k for r in rows if r.k and not r.error}
+    proposed = {r.proposed for r in rows if r.k}
+    ks = {r.k for r in rows if r.k}
     if len(ks) > 1 and len(proposed) == 1:
         return "every k made the same number of guesses, so k had no effect: the sweep is not to be trusted"
     return None
@@ -171,14 +213,17 @@ def unusable(result: DraftsResult) -> list[str]:
 
 def drafts_verdict(result: DraftsResult) -> str:
     """Say in one sentence which draft to take, by measured speed and not by acceptance."""
-    rows = [r for r in (*bench_rows(result.cells), *bench_rows(result.best_cells)) if r.speedup is not None]
-    sure = [r for r in rows if r.speedup is not None and r.speedup.low > 1 and r.identical]
+    rows = [r for r in (*bench_rows(result.cells), *bench_rows(result.best_cells)) if r.draft is not None]
+    known = [(r, r.speedup) for r in rows if r.speedup is not None]
+    sure = [(r, found) for r, found in known if found.low > 1]
     if not sure:
-        return "does not pay: no draft is surely faster than plain decoding on this text here; use none (k = 0)"
-    best = max(sure, key=lambda r: 0.0 if r.speedup is None else r.speedup.value)
-    most_right = max(rows, key=lambda r: r.agreement or 0.0)
-    assert best.speedup is not None
+        if known and len(known) == len(rows) and all(found.high < 1 for _, found in known):
+            return "does not pay: every draft is slower than plain decoding on this text here; use none (k = 0)"
+        return "cannot tell: no draft is surely faster than plain decoding here; more tokens or --repeats may tell"
+    best, speed = max(sure, key=lambda pair: pair[1].value)
+    righter = [(r, found) for r, found in known if r.draft != best.draft and (r.agreement or 0) > (best.agreement or 0)]
     tail = ""
-    if most_right.draft != best.draft:
-        tail = f"; {short(most_right.draft or '')} is right more often, and slower all the same"
-    return f"take {short(best.draft or '')} with k = {best.k}: {best.speedup.value:.2f} × plain decoding{tail}"
+    if righter and all(found.high < speed.low for _, found in righter):
+        names = ", ".join(dict.fromkeys(short(r.draft or "") for r, _ in righter))
+        tail = f"; {names}: right more often, and slower all the same"
+    return f"take {short(best.draft or '')} with k = {best.k}: {speed.value:.2f} × plain decoding{tail}"

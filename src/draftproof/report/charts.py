@@ -104,7 +104,7 @@ def passes_by_k(rows: Sequence[BenchRow]) -> go.Figure:
 def round_time(cells: Sequence[Cell]) -> go.Figure:
     """Where the time of a round goes, by k."""
     figure = _figure("Where the time of a round goes", "k, guesses a round", "milliseconds a round")
-    shown = [c for c in cells if c.generations]
+    arms = _by_arm(cells)
     parts: tuple[tuple[str, str, str, Callable[[Generation], float]], ...] = (
         ("draft", ORANGE, "/", lambda g: g.seconds.draft_s),
         ("target", BLUE, "", lambda g: g.seconds.target_s),
@@ -112,8 +112,10 @@ def round_time(cells: Sequence[Cell]) -> go.Figure:
     )
     for name, colour, pattern, seconds in parts:
         figure.add_bar(
-            x=[f"k={c.k}" if c.draft else "plain" for c in shown],
-            y=[median(1e3 * seconds(g) / max(1, len(g.rounds)) for g in c.generations) for c in shown],
+            x=[f"k={k}" if draft else "plain" for draft, k in arms],
+            y=[
+                1e3 * sum(seconds(g) for g in made) / max(1, sum(len(g.rounds) for g in made)) for made in arms.values()
+            ],
             name=name,
             marker={"color": colour, "pattern": {"shape": pattern}},
         )
@@ -124,15 +126,15 @@ def round_time(cells: Sequence[Cell]) -> go.Figure:
 def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
     """How often the guess at each place of the block is right, given that all before it were."""
     figure = _figure("Agreement by position in the block", "position of the guess", "right, of those tested")
-    shown = [c for c in cells if c.draft and c.generations]
-    for i, cell in enumerate(shown):
-        tested = cost.agreement_by_position(cell.generations[-1].rounds)
+    shown = [(k, made) for (draft, k), made in _by_arm(cells, last=True).items() if draft]
+    for i, (k, made) in enumerate(shown):
+        tested = cost.agreement_by_position([r for g in made for r in g.rounds])
         points = [(n + 1, right / all_, all_) for n, (all_, right) in enumerate(tested) if all_]
         figure.add_scatter(
             x=[n for n, _, _ in points],
             y=[rate for _, rate, _ in points],
             text=[f"{all_} tested" for _, _, all_ in points],
-            name=f"k={cell.k}",
+            name=f"k={k}",
             **_style(i),
         )
     figure.update_yaxes(range=[0, 1.05])
@@ -151,7 +153,7 @@ def workloads(result: BenchResult) -> go.Figure:
         name="draftproof",
         marker_color=BLUE,
     )
-    peers = [p for p in peer_rows(result) if p.speedup]
+    peers = peer_rows(result)
     for i, engine in enumerate(dict.fromkeys(p.engine for p in peers), 1):
         mine = [p for p in peers if p.engine == engine]
         figure.add_bar(
@@ -188,6 +190,15 @@ def drafts(result: DraftsResult) -> go.Figure:
     return figure
 
 
+def _by_arm(cells: Sequence[Cell], *, last: bool = False) -> dict[tuple[str | None, int], list[Generation]]:
+    """All generations of every (draft, k) that has some, over all prompts; or only the last repeat of each."""
+    arms: dict[tuple[str | None, int], list[Generation]] = {}
+    for cell in cells:
+        if cell.generations:
+            arms.setdefault((cell.draft, cell.k), []).extend(cell.generations[-1:] if last else cell.generations)
+    return arms
+
+
 def _expected(cells: Sequence[Cell], row: BenchRow) -> float | None:
     """The forecast for a row, from its own agreement and the medians of the measured passes."""
     plain = [r for c in cells if c.draft is None for g in c.generations for r in g.rounds]
@@ -198,7 +209,8 @@ def _expected(cells: Sequence[Cell], row: BenchRow) -> float | None:
     v_1, v_k = median(r.target_s for r in plain), median(r.target_s for r in full)
     curve = cost.CostCurve((1, row.k + 1), (v_1, v_k))
     draft_s = median(r.draft_s / r.draft_passes for r in full if r.draft_passes)
-    return cost.forecast(row.agreement, row.k, curve, draft_s, median(r.overhead_s for r in full))
+    overhead_s, plain_overhead_s = (median(r.overhead_s for r in rounds) for rounds in (full, plain))
+    return cost.forecast(row.agreement, row.k, curve, draft_s, overhead_s, plain_overhead_s)
 
 
 def _style(i: int) -> dict[str, Any]:

@@ -156,15 +156,18 @@ def _bench(result: BenchResult) -> Section:
     ]
     rows = bench_summary.bench_rows(result.cells)
     if not rows:
+        section.verdicts.append("nothing was measured")
+        section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
         return section
     first = result.workloads[0].name
-    sweep = [r for r in rows if r.workload == first]
-    cells = [c for c in result.cells if c.workload == first]
+    sweep = [r for r in rows if r.workload == first and r.k in (0, *result.ks)]
+    cells = [c for c in result.cells if c.workload == first and c.k in (0, *result.ks)]
     section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
+    section.verdicts += bench_summary.workloads_verdict(result)
     section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
     section.tables.append(_bench_rows(rows, "workload"))
     if result.peers:
-        head = ["transformers' own", "workload", "tokens/s", "against our plain", "identical"]
+        head = ["transformers' own", "workload", "tokens/s", "× our plain (medians)", "identical"]
         section.tables.append([
             head,
             *(
@@ -189,6 +192,7 @@ def _drafts(result: DraftsResult) -> Section:
     section = Section(f"Drafts for {short(result.target)} on {result.workload.name}")
     section.verdicts.append(bench_summary.drafts_verdict(result))
     section.warnings += [*bench_summary.unusable(result), *result.notes]
+    section.warnings += bench_summary.doubt_cells((*result.cells, *result.best_cells), result.max_new_tokens)
     head = ["draft", "one pass", "c", "alpha", "alpha > c", "best k"]
     rows = [
         [
@@ -205,7 +209,7 @@ def _drafts(result: DraftsResult) -> Section:
     section.tables += [
         [head, *rows],
         _bench_rows(bench_summary.bench_rows(result.cells), "draft"),
-        _bench_rows(bench_summary.bench_rows(result.best_cells), "draft"),
+        *([_bench_rows(bench_summary.bench_rows(result.best_cells), "draft")] if result.best_cells else []),
     ]
     section.charts.append(_html(charts.drafts(result)))
     return section
@@ -216,12 +220,11 @@ def _bench_rows(rows: Sequence[bench_summary.BenchRow], by: Literal["workload", 
     head += ["acceptance rate", "alpha", "tokens/round", "identical"]
     body = []
     for r in rows:
-        if r.error is None:
-            name = r.workload if r.draft is None or by == "workload" else short(r.draft)
-            body.append([name, f"{r.k}", f"{r.tokens_per_s:.2f}", *_interval(r.speedup), f"{r.target_passes}"])
-            body[-1] += [f"{n}" if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
-            body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
-            body[-1] += [f"{r.tokens_per_round:.2f}", _yes(r.identical)]
+        name = r.workload if r.draft is None or by == "workload" else short(r.draft)
+        body.append([name, f"{r.k}", f"{r.tokens_per_s:.2f}", *_interval(r.speedup), f"{r.target_passes}"])
+        body[-1] += [f"{n}" if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
+        body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
+        body[-1] += [f"{r.tokens_per_round:.2f}", _yes(r.identical)]
     return [head, *body]
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
+from draftproof import cost
 from draftproof.cost import CostCurve
 from draftproof.results import PassTimes
 
 NEARLY_FREE = 1.25
 """A pass over n tokens that costs less than this many single passes counts as nearly free."""
-HOPELESS = 1.8
-"""If already four tokens cost this many single passes, only text that is very easy to guess can pay."""
+GOOD_DRAFT = 0.8
+"""The agreement (alpha) that the verdict supposes of a draft: right four times in five."""
+WORTH_IT = 1.2
+"""A gain that a draft at c = 0.3 must promise for speculation to be called worth trying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +51,28 @@ def precondition_verdict(times: PassTimes) -> str:
     curve = cost_curve(times)
     dtype = times.placement.dtype
     cheap = [n for n in curve.tokens if n > 1 and curve.ratio(n) <= NEARLY_FREE]
-    if cheap and cheap[0] == curve.tokens[1]:
-        n = _last_of_run(curve.tokens[1:], cheap)
+    if cheap:
+        n = cheap[-1]
         return (
             f"{n} tokens cost {curve.ratio(n):.2f} × one: checking is nearly free up to there, "
             f"so speculation can pay up to k = {n - 1} in {dtype}"
         )
-    n = 4 if curve.tokens[-1] >= 4 else curve.tokens[-1]
-    ratio = curve.ratio(n)
-    if ratio >= HOPELESS:
-        advice = "; bfloat16 may, try --compare-dtype bfloat16" if dtype == "float32" else ""
-        return f"{n} tokens cost {ratio:.2f} × one: speculation can hardly pay in {dtype} here{advice}"
-    return f"{n} tokens cost {ratio:.2f} × one: it pays only with few guesses and a cheap, good draft"
+    if len(curve.tokens) < 2:
+        return "only one size was measured; give several --sizes to see what more tokens cost"
+    n = next((n for n in curve.tokens if n >= 4), curve.tokens[-1])
+    (usual_k, usual), (cheap_k, cheap_gain) = (_promise(curve, c) for c in (0.3, 0.05))
+    word = "can pay with the right draft" if usual >= WORTH_IT else "can hardly pay"
+    advice = "; bfloat16 may be better, try --compare-dtype bfloat16" if dtype == "float32" else ""
+    return (
+        f"{n} tokens cost {curve.ratio(n):.2f} × one: speculation {word} in {dtype} here. "
+        f"A draft that is right four times in five would make {usual:.2f} × at c = 0.3 (k = {usual_k}), "
+        f"{cheap_gain:.2f} × at c = 0.05 (k = {cheap_k}){advice}"
+    )
 
 
-def _last_of_run(tokens: Sequence[int], cheap: Sequence[int]) -> int:
-    last = tokens[0]
-    for n in tokens:
-        if n not in cheap:
-            break
-        last = n
-    return last
+def _promise(curve: CostCurve, c: float) -> tuple[int, float]:
+    """The best measured k and its speedup for a good draft of cost `c`."""
+    ks = [n - 1 for n in curve.tokens if n > 1]
+    gains = [(cost.forecast(GOOD_DRAFT, k, curve, c * curve.at(1)), k) for k in ks]
+    gain, k = max(gains, key=lambda pair: (pair[0], -pair[1]))
+    return (k, gain) if gain > 1 else (0, 1.0)

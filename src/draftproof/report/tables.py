@@ -34,7 +34,7 @@ def one_pass_table(found: OnePass) -> Table:
 def pass_table(times: PassTimes) -> Table:
     """Return what a pass costs against the number of tokens it covers."""
     title = f"{times.role} {short(times.model)} ({times.placement.dtype} on {times.placement.device})"
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left")
     for column in ("new tokens", "one pass", "against one token", "per token", "spread"):
         table.add_column(column, justify="right")
     for row in pass_rows(times):
@@ -63,14 +63,12 @@ _BENCH_COLUMNS = (
 def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload", "draft"]) -> Table:
     """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out."""
     table = Table(
-        box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
+        box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=Text(title), title_justify="left"
     )
     table.add_column(by, overflow="fold")
     for column in _BENCH_COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        if row.error is not None:
-            continue
         what = "plain" if row.draft is None else f"k={row.k}"
         name = {
             "k": what,
@@ -78,7 +76,7 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
             "draft": short(row.draft or "plain"),
         }[by]
         table.add_row(
-            name,
+            Text(name),
             f"{row.tokens_per_s:.2f}",
             "" if row.speedup is None else _interval(row.speedup),
             f"{row.target_passes:,}",
@@ -96,15 +94,12 @@ def peer_table(rows: Sequence[PeerRow]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="transformers' own generation", title_justify="left")
     for column in ("workload", "engine"):
         table.add_column(column)
-    for column in ("tokens/s", "against our plain"):
+    for column in ("tokens/s", "× our plain (medians)"):
         table.add_column(column, justify="right")
     table.add_column("identical")
     for row in rows:
-        if not row.tokens_per_s:
-            continue
-        ratio = "" if row.speedup is None else f"{row.speedup:.2f} ×"
-        same = {None: "", True: "yes", False: "NO"}[row.identical]
-        table.add_row(row.workload, row.engine, f"{row.tokens_per_s:.2f}", ratio, same)
+        same = "yes" if row.identical else "NO"
+        table.add_row(Text(row.workload), row.engine, f"{row.tokens_per_s:.2f}", f"{row.speedup:.2f} ×", same)
     return table
 
 

@@ -118,7 +118,8 @@ def fates(title: str, done: Round, decode: Callable[[Sequence[int]], str]) -> Te
     """Return one round in one line: accepted guesses, rejected guesses, the target's own token."""
     line = Text(title)
     for i, token in enumerate(done.proposed):
-        line.append(" ").append(repr(decode([token])), style=ACCEPTED if i < done.accepted else REJECTED)
+        style, mark = (ACCEPTED, "✓") if i < done.accepted else (REJECTED, "✗")
+        line.append(" ").append(repr(decode([token])), style=style).append(mark)
     if len(done.tokens) > done.drafted:
         line.append(" → ").append(repr(decode([done.tokens[-1]])), style=OWN)
     return line
@@ -127,7 +128,7 @@ def fates(title: str, done: Round, decode: Callable[[Sequence[int]], str]) -> Te
 def legend() -> Text:
     """Explain the colours."""
     return Text.assemble(
-        ("accepted guess", ACCEPTED), "   ", ("rejected guess", REJECTED), "   ", ("the target's own token", OWN)
+        ("accepted guess", ACCEPTED), " ✓   ", ("rejected guess", REJECTED), " ✗   → ", ("the target's own token", OWN)
     )
 
 

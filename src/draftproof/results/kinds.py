@@ -178,7 +178,8 @@ class PeerCell:
     prompt: int
     engine: str
     seconds: tuple[float, ...]
-    tokens: tuple[int, ...]
+    tokens: tuple[tuple[int, ...], ...]
+    """Generated ids, one text a repeat."""
     identical: bool | None
     error: str | None = None
 
@@ -198,6 +199,8 @@ class BenchResult(Result):
     max_new_tokens: int
     repeats: int
     workloads: tuple[Workload, ...]
+    engine: str
+    """`draftproof`, or the engine that ran beside it."""
     cells: tuple[Cell, ...]
     peers: tuple[PeerCell, ...] = ()
     kind: Literal["bench"] = "bench"

@@ -12,7 +12,7 @@ from draftproof.records import Generation, Interval
 
 Floats = NDArray[np.float64]
 RESAMPLES = 2000
-FEWEST_ROUNDS = 8
+FEWEST_ROUNDS = 10
 """With fewer rounds an arm, the scatter of the times cannot be known, and nothing is said about speed."""
 
 
@@ -20,8 +20,8 @@ def speedup(pairs: Sequence[tuple[Generation, Generation]], seed: int = 0) -> In
     """Return plain seconds / speculative seconds over (speculative, plain) pairs, with a 95 % bootstrap interval.
 
     Both arms wrote the same tokens, so what is uncertain is the timing. Every round has a usual duration, the mean of
-    the rounds of its arm with as many guesses; how far the rounds stray from theirs is resampled. The interval speaks
-    of this text on this machine, not of other texts. None if an arm has fewer than `FEWEST_ROUNDS` rounds.
+    the rounds with as many guesses in the same text and arm; how far the rounds stray from theirs is resampled. The
+    interval speaks of these texts on this machine, not of others. None if an arm has fewer than `FEWEST_ROUNDS` rounds.
     """
     if not pairs or min(sum(len(pair[i].rounds) for pair in pairs) for i in (0, 1)) < FEWEST_ROUNDS:
         return None
@@ -43,12 +43,20 @@ def speedup(pairs: Sequence[tuple[Generation, Generation]], seed: int = 0) -> In
 
 def _durations(generations: Sequence[Generation]) -> tuple[Floats, Floats]:
     """Return, for every round and every reading of a prompt, its usual seconds and actual / usual."""
-    groups: dict[int, list[float]] = {}
+    groups: dict[tuple[tuple[int, ...], int], list[float]] = {}
     for generation in generations:
-        groups.setdefault(-1, []).append(generation.seconds.prompt_s)
+        text = generation.tokens
+        groups.setdefault((text, -1), []).append(generation.seconds.prompt_s)
         for r in generation.rounds:
-            groups.setdefault(len(r.proposed), []).append(r.draft_s + r.target_s + r.overhead_s)
+            groups.setdefault((text, len(r.proposed)), []).append(r.draft_s + r.target_s + r.overhead_s)
     times = [np.asarray(values) for values in groups.values()]
     usual = [np.full(len(values), values.mean()) for values in times]
-    strays = [values / values.mean() if values.mean() > 0 else np.ones(len(values)) for values in times]
-    return np.concatenate(usual), np.concatenate(strays)
+    return np.concatenate(usual), np.concatenate([_strays(values) for values in times])
+
+
+def _strays(seconds: Floats) -> Floats:
+    """Return seconds / their mean, spread a little further, as a mean over few values hides some of the scatter."""
+    mean, n = seconds.mean(), len(seconds)
+    if n < 2 or mean <= 0:
+        return np.ones(n)
+    return np.asarray(1 + (seconds / mean - 1) * np.sqrt(n / (n - 1)), dtype=np.float64)

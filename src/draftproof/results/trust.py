@@ -14,10 +14,12 @@ BUSY = 0.20
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Return the middle half's width over the median, 0 for fewer than four values."""
-    if len(seconds) < 4:
+    """Return the middle half's width over the median; of fewer than four values half their whole width."""
+    if not seconds:
         return 0.0
     low, middle, high = np.percentile(seconds, [25, 50, 75])
+    if len(seconds) < 4:
+        low, high = min(seconds) / 2, max(seconds) / 2
     return float((high - low) / middle) if middle else 0.0
 
 
