@@ -11,7 +11,6 @@ from draftproof.errors import ConfigError
 from draftproof.models.session import Session
 from draftproof.results import Timing
 
-SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 CONTEXT_TEXT = (
     "The ferry left the harbour a little after six, while the lamps along the quay were still burning. A few fishermen "
     "waved from the steps, and somebody's dog ran beside the boat until the wall ended. On deck it was cold. The "
