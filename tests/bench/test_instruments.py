@@ -138,8 +138,9 @@ def test_rows_are_medians_and_ratios():
 
 
 def test_doubts_are_raised_where_they_should_and_nowhere_else(model, monkeypatch):
-    assert trust.doubt_spread("x", [1.0, 1.0, 1.01, 1.02]) == []
-    assert "x: times spread by" in trust.doubt_spread("x", [1.0, 1.3, 1.6, 2.0])[0]
+    assert trust.doubt_spread([("x", [1.0, 1.0, 1.01, 1.02]), ("empty", [])]) == []
+    (both,) = trust.doubt_spread([("x", [1.0, 1.3, 1.6, 2.0]), ("y", [1.0, 1.0]), ("z", [1.0, 2.0, 4.0])])
+    assert "(x 33%, z 75%)" in both
     monkeypatch.setattr("psutil.cpu_percent", lambda interval: 5.0)
     monkeypatch.setattr("psutil.cpu_count", lambda logical=True: 64)
     assert trust.doubt_machine() == []

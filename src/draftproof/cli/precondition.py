@@ -55,10 +55,11 @@ def precondition(
             PassTimes(one.name, "draft" if role == "draft" else "target", one.placement, found)
             for (role, one, _), found in zip(loaded, timings, strict=True)
         )
-        for times in passes:
-            for timing in times.timings:
-                name = f"{times.role} in {times.placement.dtype}, {timing.tokens} tokens"
-                warnings += trust.doubt_spread(name, timing.seconds)
+        warnings += trust.doubt_spread(
+            (f"{times.role} in {times.placement.dtype}, {timing.tokens} tokens", timing.seconds)
+            for times in passes
+            for timing in times.timings
+        )
         result = PreconditionResult(
             machine=read_machine(), context=context, sweeps=sweeps, passes=passes, notes=tuple(warnings)
         )

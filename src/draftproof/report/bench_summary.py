@@ -178,18 +178,19 @@ def doubts(result: BenchResult, rows: Sequence[BenchRow]) -> list[str]:
 
 def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
     """Return reasons not to trust single cells: spread, loops, early ends, differences, failures."""
-    found = []
+    found: list[str] = []
+    spreads: list[tuple[str, list[float]]] = []
     for cell in cells:
         arm = "plain" if cell.draft is None else f"{short(cell.draft)} k = {cell.k}"
         name = f"{cell.workload}{f' [{cell.prompt}]' if cell.prompt else ''}, {arm}"
-        found += doubt_spread(name, [g.seconds.total_s for g in cell.generations])
+        spreads.append((name, [g.seconds.total_s for g in cell.generations]))
         if cell.draft is None and cell.generations:
             found += [f"{cell.workload}: {doubt}" for doubt in doubt_text(cell.generations[0], max_new_tokens)]
         if cell.error is not None and (cell.draft is None or cell.error != _plain_error(cells, cell)):
             found.append(f"{name}: not measured: {cell.error}")
         if cell.divergence is not None:
             found.append(f"{name}: differs from plain at token {cell.divergence.position} ({cell.divergence.kind})")
-    return found
+    return doubt_spread(spreads) + found
 
 
 def _plain_error(cells: Sequence[Cell], cell: Cell) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import psutil
@@ -23,12 +23,12 @@ def spread(seconds: Sequence[float]) -> float:
     return float((high - low) / middle) if middle else 0.0
 
 
-def doubt_spread(name: str, seconds: Sequence[float]) -> list[str]:
-    """Warn if the middle half of some seconds is wider than a tenth of their median."""
-    found = spread(seconds)
-    if found <= SPREAD:
+def doubt_spread(named: Iterable[tuple[str, Sequence[float]]]) -> list[str]:
+    """Warn, in one sentence, about all named seconds that spread by more than a tenth of their median."""
+    found = [f"{name} {wide:.0%}" for name, seconds in named if (wide := spread(seconds)) > SPREAD]
+    if not found:
         return []
-    return [f"{name}: times spread by {found:.0%} around their median; run it alone, or with more repeats"]
+    return [f"times spread widely around their median ({', '.join(found)}); run it alone, or with more repeats"]
 
 
 def doubt_machine() -> list[str]:
