@@ -69,6 +69,11 @@ class Pair:
     """None when the two are the same."""
 
 
+def first_divergence(pairs: Sequence[Pair]) -> Divergence | None:
+    """Return where the first pair that differs parts, or None if all are the same."""
+    return next((pair.divergence for pair in pairs if pair.divergence), None)
+
+
 def duel(
     speculator: Speculator,
     prompt: Sequence[int],

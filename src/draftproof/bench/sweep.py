@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from draftproof.bench.race import Race
+from draftproof.bench.race import Race, finish
 from draftproof.decode.divergence import same_text
 from draftproof.engines.hf_assisted import HfAssisted
 from draftproof.engines.local import Speculator, Stream
@@ -98,8 +98,7 @@ def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens
             except Exception as error:  # whatever stops one arm, the others go on
                 group.errors[i] = _message(error)
     race = Race(streams, tolerant=True)
-    for _ in race:
-        pass
+    finish(race)
     group.errors |= {int(i): _message(error) for i, error in race.errors.items()}
     for name, stream in streams.items():
         if int(name) not in group.errors:

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from draftproof.results import BenchResult, Workload
 
 KS = "1,2,3,4,5,6,8,12,16"
-ENGINES = {
-    "draftproof": (),
-    "hf-assisted": ("hf-plain", "hf-assisted-constant", "hf-assisted-default", "hf-prompt-lookup"),
-}
+ENGINES = ("draftproof", "hf-assisted")
 
 
 def bench(
@@ -77,7 +74,7 @@ def bench(
         )
         result = _resumed(blank, json_file)
         with shell.interruptible(lambda: None) as interrupted:
-            for measured in _measured(progress, speculator, result, ENGINES[engine], json_file):
+            for measured in _measured(progress, speculator, result, json_file):
                 result = measured
         _print(result)
         if interrupted:
@@ -89,11 +86,11 @@ def bench(
 
 
 def _measured(
-    progress: Console, speculator: Speculator, result: BenchResult, engines: tuple[str, ...], json_file: Path | None
+    progress: Console, speculator: Speculator, result: BenchResult, json_file: Path | None
 ) -> Iterator[BenchResult]:
     """Yield the result after every prompt, written to the file each time."""
     from draftproof.bench.sweep import Arm, measure
-    from draftproof.engines.hf_assisted import HfAssisted
+    from draftproof.engines.hf_assisted import ARMS, HfAssisted
     from draftproof.engines.local import Speculator
 
     loaded_draft = speculator.draft
@@ -102,6 +99,7 @@ def _measured(
     for k in sorted({*result.ks, result.k}):
         arms[k] = Arm(Speculator(speculator.target, loaded_draft, k), result.draft, k)
         arms[k].speculator.warm_up()
+    engines = ARMS if result.engine == "hf-assisted" else ()
     peers = [HfAssisted(arm, speculator.target, loaded_draft, result.k, speculator.clock) for arm in engines]
     failed = {(c.workload, c.prompt) for c in result.cells if c.error is not None}
     failed |= {(p.workload, p.prompt) for p in result.peers if p.error is not None}

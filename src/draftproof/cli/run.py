@@ -109,7 +109,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
                 pairs.append(compare(speculator, ids, **options, plain_first=i % 2 == 1))
         compared = speedup([(p.speculative, p.plain) for p in pairs])
 
-    result = _result(speculator, recipe, generation, plain, compared, pairs)
+    result = _result(speculator, recipe, ids, generation, plain, compared, pairs)
     shell.write_json(result, json_file)
     out = terminal.console()
     out.print(terminal.ledger(generation, plain))
@@ -125,6 +125,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
 def _result(
     speculator: Speculator,
     recipe: Recipe,
+    prompt: Sequence[int],
     generation: Generation,
     plain: Generation | None,
     compared: Interval | None,
@@ -132,13 +133,13 @@ def _result(
 ) -> RunResult:
     from dataclasses import replace
 
+    from draftproof.bench.race import first_divergence
     from draftproof.models.tokens import pieces
     from draftproof.results import RunResult, read_machine
     from draftproof.results.trust import doubt_loop
 
     tokenizer = speculator.target.tokenizer
-
-    found = next((p.divergence for p in pairs if p.divergence), None)
+    found = first_divergence(pairs)
     placements = [f"target on {recipe.target_placement.reason}"]
     if recipe.draft_placement is not None:
         placements.append(f"draft on {recipe.draft_placement.reason}")
@@ -151,7 +152,7 @@ def _result(
         divergence=found,
         repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
         notes=(*placements, *speculator.notes, *doubt_loop(generation)),
-        pieces=pieces(tokenizer, speculator.encode(recipe.prompt, chat=recipe.chat), generation.tokens),
+        pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )
 

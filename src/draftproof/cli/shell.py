@@ -138,10 +138,11 @@ _VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x
 
 def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compared: Interval | None) -> None:
     """Print whether the texts are identical and how the speed compares; raise `DivergenceError` if they are not."""
+    from draftproof.bench.race import first_divergence
     from draftproof.engines.local import describe
     from draftproof.report import terminal
 
-    found = next((p.divergence for p in pairs if p.divergence), None)
+    found = first_divergence(pairs)
     why = "" if found is None else " (numeric tie, not a bug)" if found.kind == "numeric tie" else " (a bug)"
     out.print(f"identical: {'no' if found else 'yes'}{why}", style="bold red" if found else "bold green")
     out.print(terminal.verdict(compared, identical=found is None))

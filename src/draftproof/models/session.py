@@ -32,11 +32,6 @@ class Session(Protocol):
         ...
 
     @property
-    def passes(self) -> int:
-        """Forward passes since the session was made."""
-        ...
-
-    @property
     def rounding(self) -> float:
         """How much of the largest logit the shape of a pass may round away before something is wrong."""
         ...
@@ -68,7 +63,8 @@ class ModelSession:
         self._window = _checked_window(window_of(config), window)
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
-        self._passes = 0
+        self.passes = 0
+        """Forward passes since the session was made."""
         self._lock = threading.Lock()
         self.cache = PositionCache()
         self.held: list[int] = []
@@ -80,10 +76,6 @@ class ModelSession:
     @property
     def width(self) -> int:
         return self._width
-
-    @property
-    def passes(self) -> int:
-        return self._passes
 
     @property
     def attention_windows(self) -> list[int | None]:
@@ -131,7 +123,7 @@ class ModelSession:
             attention_mask=self._masks(positions, end),
             **kwargs,
         )
-        self._passes += 1
+        self.passes += 1
         rows: torch.Tensor = output.logits[0, -last:]
         return rows
 

@@ -11,6 +11,7 @@ import jinja2
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
+from draftproof import cost
 from draftproof.records import Generation, Interval, Machine
 from draftproof.report import bench_summary, charts, summary
 from draftproof.report.bench_summary import short
@@ -200,7 +201,7 @@ def _drafts(result: DraftsResult) -> Section:
             f"{f.pass_s * 1e3:.1f} ms",
             f"{f.c:.2f}",
             f"{f.agreement:.2f}",
-            "met" if f.agreement > f.c else "not met",
+            "met" if cost.can_pay(f.agreement, f.c) else "not met",
             f"{f.best_k}" if f.best_k else "none pays",
         ]
         for f in result.facts
