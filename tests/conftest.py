@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from draftproof.models.native.library import library
 from draftproof.testing import byte_tokenizer, random_model
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels():
+    """The compiled kernels, built before anything asks for them."""
+    return library()
 
 
 @pytest.fixture(scope="session")

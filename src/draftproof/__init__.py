@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from draftproof.engines.local import Chunk, Speculator, Stream
     from draftproof.errors import (
         CacheError,
+        CompileError,
         ConfigError,
         DivergenceError,
         DraftproofError,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CacheError": "errors",
     "Chunk": "engines.local",
+    "CompileError": "errors",
     "ConfigError": "errors",
     "Counts": "records",
     "Divergence": "records",
@@ -54,6 +56,7 @@ _HOMES = {
 __all__ = [
     "CacheError",
     "Chunk",
+    "CompileError",
     "ConfigError",
     "Counts",
     "Divergence",

@@ -7,6 +7,7 @@ DraftproofError
 ├── PairError        target and draft do not fit each other
 ├── CacheError       the model keeps its past in a form that cannot be addressed by position
 ├── MeasureError     a number would mislead, so it is not given
+├── CompileError     compiled passes cannot be had for this model or machine
 ├── ResultError      a results file cannot be read or written
 ├── EngineError      the model misbehaved while generating
 └── DivergenceError  speculative and plain text differ
@@ -50,6 +51,10 @@ class CacheError(DraftproofError):
     """Raised when a model's cache cannot be addressed by position, so that guesses could not be taken back."""
 
     exit_code = 2
+
+
+class CompileError(DraftproofError):
+    """Raised when compiled passes cannot be had for this model or on this machine; decoding goes on without them."""
 
 
 class MeasureError(DraftproofError):

@@ -148,6 +148,9 @@ class Divergence:
     noise: float | None
     """Largest difference that the block's shape alone made to a logit at this position."""
     kind: Literal["numeric tie", "bug"]
+    settled: bool | None = None
+    """Whether both ways gave the same bits once all passes had one shape, so that only the shapes can be to blame; None
+    if that was not tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,19 @@ class Placement:
 
     device: str
     dtype: str
+    reason: str
+    passes: Literal["compiled", "transformers"] = "transformers"
+    """Who runs the passes: compiled code of ours, or transformers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Whether plain and speculative decoding compute a row alike to the last bit, and why."""
+
+    kind: Literal["fixed", "fast"]
+    """`fixed`: the same bits with speculation on and off; `fast`: every pass in its cheapest shape."""
+    shape: int | None
+    """Tokens that every pass is padded to, or None where passes are not padded."""
     reason: str
 
 

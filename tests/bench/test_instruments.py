@@ -80,8 +80,8 @@ def test_a_timed_pass_reads_exactly_its_tokens(model):
     speculator = Speculator(model)
     session = speculator._target_session
     seen = []
-    forward = session._forward
-    session._forward = lambda tokens, start, last: seen.append((len(tokens), start)) or forward(tokens, start, last)
+    run = session.runner.run
+    session.runner.run = lambda tokens, start, last: seen.append((len(tokens), start)) or run(tokens, start, last)
     time_passes([Subject(session, list(range(100)), (1, 5))], HandSetClock(), context=30, sweeps=3)
     assert seen[0] == (30, 0)
     assert sorted(set(seen[1:])) == [(1, 30), (5, 30)]

@@ -13,7 +13,7 @@ from draftproof.decode.divergence import attribute, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models import cache as cache_module
-from draftproof.models.session import ModelSession
+from draftproof.models.runner import TransformersRunner
 from draftproof.testing import HandSetClock, ScriptedProposer, TableSession, noisy, random_model
 
 WIDTH = 11
@@ -67,9 +67,9 @@ def test_a_tie_that_the_shape_of_a_pass_turns_is_called_numeric():
 def test_blocks_that_differ_by_more_than_rounding_are_a_bug_even_without_a_draft(model, monkeypatch):
     """Every row of a block sees the whole block: scoring without a draft flips as well, and is no excuse."""
     speculator = Speculator(model, noisy(model, 0.3), k=4)
-    right = ModelSession._mask
+    right = TransformersRunner._mask
     monkeypatch.setattr(
-        ModelSession, "_mask", lambda self, positions, end, window: right(self, positions, end, window) | True
+        TransformersRunner, "_mask", lambda self, positions, end, window: right(self, positions, end, window) | True
     )
     plain, speculative = (speculator.generate(PROMPT, max_new_tokens=60, k=k) for k in (0, 4))
     found = speculator.attribute(PROMPT, speculative, plain)

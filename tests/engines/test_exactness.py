@@ -7,7 +7,7 @@ import torch
 
 from draftproof import Speculator
 from draftproof.testing import noisy
-from tests.architectures import CONFIGS, WINDOW, build
+from tests.architectures import CONFIGS, NATIVE, WINDOW, build
 
 PROMPTS = {"one token": [7], "longer than the window": [5, 9, 200, 7, 33, 1, 2, 3, 4, 8, 11, 12][: WINDOW + 4]}
 NEW = 28
@@ -19,10 +19,24 @@ def generate(model, prompt, new=NEW):
     return tuple(out[0, len(prompt) :].tolist())
 
 
+PATHS = {
+    "transformers": {"numerics": "fast"},
+    "padded": {"numerics": "fixed", "k": 20},
+    "compiled": {"compile": "on"},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_greedy_gives_the_tokens_of_plain_decoding_and_of_generate(name):
+def test_greedy_gives_the_tokens_of_plain_decoding_and_of_generate(name, path):
+    if path == "compiled" and name not in NATIVE:
+        pytest.skip("this family goes through transformers")
     model = build(name)
-    drafts = {"self": Speculator(model, model), "noisy": Speculator(model, noisy(model, 0.3))}
+    drafts = {
+        "self": Speculator(model, model, **PATHS[path]),
+        "noisy": Speculator(model, noisy(model, 0.3), **PATHS[path]),
+    }
+    assert (drafts["self"].target.decoder is not None) == (path == "compiled")
     rejected = 0
     for prompt in PROMPTS.values():
         expected = generate(model, prompt)

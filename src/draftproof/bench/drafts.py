@@ -11,7 +11,6 @@ from draftproof.bench.sweep import Arm, measure
 from draftproof.engines.local import Speculator
 from draftproof.errors import ConfigError, DraftproofError
 from draftproof.models.load import Loaded
-from draftproof.models.session import ModelSession
 from draftproof.results import Cell, DraftFacts, PassTimes, Workload
 
 SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17)
@@ -40,7 +39,7 @@ def time_models(target: Loaded, pairs: dict[str, Speculator]) -> tuple[PassTimes
     """Return the target's cost curve, and the seconds of one pass of every draft, measured in turns."""
     models = [target, *(p.draft for p in pairs.values() if p.draft is not None)]
     sizes = [SIZES if model is target else (1,) for model in models]
-    sessions = [ModelSession(model.model) for model in models]
+    sessions = [model.session() for model in models]
     room = [s.window - max(ns) for s, ns in zip(sessions, sizes, strict=True) if s.window is not None]
     context = max(1, min([CONTEXT, *room]))
     subjects = [

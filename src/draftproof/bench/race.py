@@ -65,8 +65,9 @@ class Pair:
 
     speculative: Generation
     plain: Generation
+    """Plain decoding as fast as it goes here."""
     divergence: Divergence | None
-    """None when the two are the same."""
+    """None when the text is plain decoding's; under fixed numerics, of plain decoding in passes of the same shape."""
 
 
 def first_divergence(pairs: Sequence[Pair]) -> Divergence | None:
@@ -86,7 +87,7 @@ def duel(
     """Return the race of speculative against plain decoding; without `plain` the speculative stream runs alone."""
     streams = {SPECULATIVE: speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop)}
     if plain:
-        streams[PLAIN] = speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0)
+        streams[PLAIN] = speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0, bare=True)
     return Race(streams, even)
 
 
@@ -96,10 +97,34 @@ def finish(race: Race) -> None:
         pass
 
 
-def judge_pair(speculator: Speculator, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Pair:
+def judge_pair(
+    speculator: Speculator,
+    prompt: Sequence[int],
+    speculative: Generation,
+    plain: Generation,
+    *,
+    max_new_tokens: int = 128,
+    stop: Sequence[str] = (),
+) -> Pair:
     """Compare two finished texts; a difference is attributed, not raised."""
-    same = same_text(speculative, plain)
-    return Pair(speculative, plain, None if same else speculator.attribute(prompt, speculative, plain))
+    twin = prove(speculator, prompt, speculative, plain, max_new_tokens=max_new_tokens, stop=stop)
+    found = None if same_text(speculative, twin) else speculator.attribute(prompt, speculative, twin)
+    return Pair(speculative, plain, found)
+
+
+def prove(
+    speculator: Speculator,
+    prompt: Sequence[int],
+    speculative: Generation,
+    plain: Generation,
+    *,
+    max_new_tokens: int,
+    stop: Sequence[str] = (),
+) -> Generation:
+    """Return what the speculative text has to equal: `plain`, or under padded numerics its padded twin."""
+    if speculator.numerics.shape is None or same_text(speculative, plain):
+        return plain
+    return speculator.generate(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0)
 
 
 def compare(
@@ -115,4 +140,5 @@ def compare(
     if plain_first:
         race.streams = dict(reversed(list(race.streams.items())))
     finish(race)
-    return judge_pair(speculator, prompt, race.streams[SPECULATIVE].generation, race.streams[PLAIN].generation)
+    made, plain = (race.streams[arm].generation for arm in (SPECULATIVE, PLAIN))
+    return judge_pair(speculator, prompt, made, plain, max_new_tokens=max_new_tokens, stop=stop)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from draftproof.bench.race import Race, finish
+from draftproof.bench.race import Race, finish, prove
 from draftproof.decode.divergence import same_text
 from draftproof.engines.hf_assisted import HfAssisted
 from draftproof.engines.local import Speculator, Stream
@@ -71,7 +71,7 @@ def measure(
                 except Exception as error:  # another engine may raise anything, and must not end the bench
                     failed[i] = _message(error)
         on_repeat()
-    cells = [_cell(arm, i, group, ids, workload, prompt) for i, arm in enumerate(arms)]
+    cells = [_cell(arm, i, group, ids, workload, prompt, max_new_tokens) for i, arm in enumerate(arms)]
     plain = cells[0].generations[0].tokens if cells[0].generations else None
     peer_cells = [
         PeerCell(
@@ -94,7 +94,7 @@ def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens
         if i not in group.errors:
             try:
                 k = 0 if arms[i].draft is None else None
-                streams[str(i)] = arms[i].speculator.stream(ids, max_new_tokens=max_new_tokens, k=k)
+                streams[str(i)] = arms[i].speculator.stream(ids, max_new_tokens=max_new_tokens, k=k, bare=k == 0)
             except Exception as error:  # whatever stops one arm, the others go on
                 group.errors[i] = _message(error)
     race = Race(streams, tolerant=True)
@@ -105,15 +105,20 @@ def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens
             group.generations[int(name)].append(stream.generation)
 
 
-def _cell(arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workload, prompt: int) -> Cell:
+def _cell(
+    arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workload, prompt: int, max_new_tokens: int
+) -> Cell:
     made, plain = group.generations[i], group.generations[0]
     divergence = None
     identical: bool | None = None
     if made and plain and arm.draft is not None:
-        differing = [one for one in made if not same_text(one, plain[0])]
+        twin = plain[0]
+        if any(not same_text(one, twin) for one in made):
+            twin = prove(arm.speculator, ids, made[0], twin, max_new_tokens=max_new_tokens)
+        differing = [one for one in made if not same_text(one, twin)]
         identical = not differing
         if differing:
-            divergence = arm.speculator.attribute(ids, differing[0], plain[0])
+            divergence = arm.speculator.attribute(ids, differing[0], twin)
     return Cell(
         workload=workload.name,
         prompt=prompt,

@@ -37,6 +37,7 @@ def bench(
     engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[
         Path | None,
         typer.Option("--json", help="File for everything measured; an unfinished one is resumed."),
@@ -52,7 +53,16 @@ def bench(
             raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
         shell.check_json(json_file)
         workloads = _workloads(workload, only, limit)
-        speculator = shell.load(progress, target, draft, k=at, device=device, dtype=dtype)
+        speculator = shell.load(
+            progress,
+            target,
+            draft,
+            k=at,
+            device=device,
+            dtype=dtype,
+            compile="on" if compile == "auto" else compile,
+            keep_weights=engine != "draftproof",  # other engines run the models through transformers
+        )
         assert speculator.draft is not None
         from draftproof.results import BenchResult, read_machine
         from draftproof.results.trust import doubt_machine
@@ -70,7 +80,7 @@ def bench(
             workloads=workloads,
             engine=engine,
             cells=(),
-            notes=(*doubt_machine(), *_conditions(engine)),
+            notes=(*doubt_machine(), *_conditions(engine), *speculator.notes),
         )
         result = _resumed(blank, json_file)
         with shell.interruptible(lambda: None) as interrupted:

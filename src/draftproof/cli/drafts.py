@@ -21,6 +21,7 @@ def drafts(
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
 ) -> None:
     """Compare drafts: how often right, how cheap, how fast at one k and each at its own best k."""
@@ -33,7 +34,7 @@ def drafts(
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        loaded = shell.load_model(progress, target, device=device, dtype=dtype)
+        loaded = shell.load_model(progress, target, device=device, dtype=dtype, compile=compile)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
         from draftproof.report.terminal import console
@@ -41,9 +42,9 @@ def drafts(
         from draftproof.results.trust import doubt_machine
 
         pairs, failed = compare.pair_up(
-            loaded, draft, lambda name: shell.load_model(progress, name, device=device, dtype=dtype), k
+            loaded, draft, lambda name: shell.load_model(progress, name, device=device, dtype=dtype, compile=compile), k
         )
-        notes = doubt_machine()
+        notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
         options = {"max_new_tokens": max_new_tokens, "repeats": repeats}
         with progress.status("timing passes") as status:
             curve, pass_s = compare.time_models(loaded, pairs)

@@ -21,6 +21,7 @@ def precondition(
     sweeps: Annotated[int, typer.Option(help="Times each size is measured.")] = 9,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
 ) -> None:
@@ -30,23 +31,23 @@ def precondition(
         if sweeps < 1:
             raise ConfigError(f"--sweeps is {sweeps}; it must be at least 1.")
         shell.check_json(json_file)
-        loaded = [("target", shell.load_model(progress, model, device=device, dtype=dtype), wanted)]
-        if compare_dtype is not None:
-            loaded.append(("target", shell.load_model(progress, model, device=device, dtype=compare_dtype), wanted))
-        if draft is not None:
-            loaded.append(("draft", shell.load_model(progress, draft, device=device, dtype=dtype), [1, 2]))
+        jobs = [("target", model, dtype, wanted)]
+        jobs += [] if compare_dtype is None else [("target", model, compare_dtype, wanted)]
+        jobs += [] if draft is None else [("draft", draft, dtype, [1, 2])]
+        loaded = [
+            (role, shell.load_model(progress, name, device=device, dtype=in_dtype, compile=compile), ns)
+            for role, name, in_dtype, ns in jobs
+        ]
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
-        from draftproof.models.session import ModelSession
         from draftproof.report import summary, tables
         from draftproof.report.terminal import console
         from draftproof.results import PassTimes, PreconditionResult, read_machine, trust
 
         subjects = [
-            Subject(ModelSession(one.model), context_tokens(one.tokenizer, context + max(ns)), ns)
-            for _, one, ns in loaded
+            Subject(one.session(), context_tokens(one.tokenizer, context + max(ns)), ns) for _, one, ns in loaded
         ]
-        warnings = trust.doubt_machine()
+        warnings = [*trust.doubt_machine(), *(one.why_not_compiled for _, one, _ in loaded if one.why_not_compiled)]
         clock = DeviceClock(*(one.placement.device for _, one, _ in loaded))
         steps = (sweeps + 1) * sum(len(ns) for _, _, ns in loaded)
         with shell.bar(progress, "timing passes", steps) as advance:

@@ -34,6 +34,10 @@ def run(
     stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be given again.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
+    numerics: Annotated[
+        str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed where it is nearly free.")
+    ] = "auto",
     draft_device: Annotated[str | None, typer.Option(help="Device of the draft, if not the target's.")] = None,
     draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
     draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
@@ -58,6 +62,8 @@ def run(
             k=k,
             device=device,
             dtype=dtype,
+            compile=compile,
+            numerics=numerics,
             draft_device=draft_device,
             draft_dtype=draft_dtype,
             draft_window=draft_window,
@@ -102,7 +108,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     pairs: list[Pair] = []
     compared = None
     if plain is not None and not interrupted:
-        pairs.append(judge_pair(speculator, ids, generation, plain))
+        pairs.append(judge_pair(speculator, ids, generation, plain, **options))
         with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
             for i in range(1, recipe.repeats):
                 status.update(f"measuring again, both ways turn by turn: {i + 1} of {recipe.repeats}")
@@ -140,6 +146,7 @@ def _result(
 
     tokenizer = speculator.target.tokenizer
     found = first_divergence(pairs)
+    numerics = speculator.numerics
     placements = [f"target on {recipe.target_placement.reason}"]
     if recipe.draft_placement is not None:
         placements.append(f"draft on {recipe.draft_placement.reason}")
@@ -151,7 +158,7 @@ def _result(
         speedup=compared,
         divergence=found,
         repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
-        notes=(*placements, *speculator.notes, *doubt_loop(generation)),
+        notes=(*placements, f"numerics {numerics.kind}: {numerics.reason}", *speculator.notes, *doubt_loop(generation)),
         pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )

@@ -99,13 +99,16 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
         yield lambda: shown.advance(task)
 
 
-def load_model(progress: Console, name: str, *, device: str, dtype: str) -> Loaded:
-    """Load one model, showing that something happens."""
+COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
+
+
+def load_model(progress: Console, name: str, *, device: str, dtype: str, compile: str = "off") -> Loaded:
+    """Load one model to be measured, showing that something happens; `auto` waits for the compiler."""
     with progress.status(f"loading {name}"):
         from draftproof.models.load import load as load_one
 
         _quieten()
-        return load_one(name, device=device, dtype=dtype)
+        return load_one(name, device=device, dtype=dtype, compile="on" if compile == "auto" else compile)
 
 
 def _quieten() -> None:
@@ -139,7 +142,7 @@ _VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x
 def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compared: Interval | None) -> None:
     """Print whether the texts are identical and how the speed compares; raise `DivergenceError` if they are not."""
     from draftproof.bench.race import first_divergence
-    from draftproof.engines.local import describe
+    from draftproof.decode.divergence import describe
     from draftproof.report import terminal
 
     found = first_divergence(pairs)

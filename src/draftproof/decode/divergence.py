@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from draftproof.models.load import Loaded
 from draftproof.models.session import Session
 from draftproof.records import Divergence, Generation
 
@@ -20,14 +21,21 @@ def same_text(speculative: Generation, plain: Generation) -> bool:
     )
 
 
-def attribute(target: Session, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Divergence:
+def attribute(
+    target: Session,
+    prompt: Sequence[int],
+    speculative: Generation,
+    plain: Generation,
+    referee: Session | None = None,
+) -> Divergence:
     """Find the first differing token and replay both ways to it, to say what made the difference.
 
     A pass over one token and a pass over several round differently in their last bits. So the plain text is scored
     again, with no draft in play, in passes of the shapes that speculation used, and in one go. If that chooses another
     token than plain decoding did, or if its rounding is larger than plain decoding's margin, the two best tokens are a
     numeric tie. If not, or if the shape makes more difference than rounding can (`target.rounding` of the largest
-    logit), something else is wrong: a bug.
+    logit), something else is wrong: a bug. A `referee`, a session whose numerics are fixed, replays both ways with
+    passes of one shape: a tie is one only if both have the same bits there, for then the shapes made the difference.
     """
     at = _first_difference(speculative.tokens, plain.tokens)
     theirs = speculative.tokens[at] if at < len(speculative.tokens) else None
@@ -40,6 +48,10 @@ def attribute(target: Session, prompt: Sequence[int], speculative: Generation, p
     flips = any(int(row.argmax()) != ours for row in blocks)
     noise = max(float((row - plain_row).abs().max()) for row in blocks)
     gap, rounding = _gap(plain_row), target.rounding * float(plain_row.abs().max())
+    settled = None
+    if referee is not None:
+        settled = torch.equal(*(_replay(referee, prompt, way, None, at) for way in (speculative, plain)))
+    tie = (flips or gap <= noise) and noise <= rounding and settled is not False
     return Divergence(
         position=at,
         speculative_token=theirs,
@@ -48,8 +60,50 @@ def attribute(target: Session, prompt: Sequence[int], speculative: Generation, p
         plain_gap=gap,
         block_flips=flips,
         noise=noise,
-        kind="numeric tie" if (flips or gap <= noise) and noise <= rounding else "bug",
+        kind="numeric tie" if tie else "bug",
+        settled=settled,
     )
+
+
+def describe(found: Divergence, target: Loaded) -> str:
+    """Say in words where speculative and plain decoding parted, and what to do."""
+
+    def show(token: int | None) -> str:
+        if token is None:
+            return "no token (it had ended)"
+        return f"{token}" if target.tokenizer is None else f"{token} ({target.tokenizer.decode([token])!r})"
+
+    def gap(value: float | None) -> str:
+        return "" if value is None else f", {value:.3g} ahead of its second best"
+
+    lines = [
+        f"speculative and plain decoding differ at generated token {found.position}:",
+        f"  speculative wrote {show(found.speculative_token)}{gap(found.speculative_gap)}",
+        f"  plain wrote {show(found.plain_token)}{gap(found.plain_gap)}",
+    ]
+    dtype = target.placement.dtype
+    if found.kind == "numeric tie":
+        shape = "chooses another token too" if found.block_flips else "moves the logits by more than that gap"
+        lines.append(
+            f"  numeric tie: scoring the same prefix as a block, with no draft in play, {shape} "
+            f"(the shape alone moves a logit by up to {found.noise:.3g} in {dtype})."
+        )
+        advice = "" if target.decoder else "; for texts that agree, use --numerics fixed"
+        if found.settled:
+            lines.append("  With all passes in one shape (--numerics fixed) both ways have the same bits here.")
+        lines.append(f"  Neither text is wrong{advice}.")
+    elif found.block_flips:
+        lines.append(
+            f"  bug: scoring the same prefix as a block, with no draft in play, moves a logit by {found.noise:.3g}, "
+            f"more than rounding in {dtype} can: {target.model.config.model_type!r} does not read blocks as it reads "
+            "single tokens. Please report it with the --json file."
+        )
+    else:
+        lines.append(
+            "  bug: scoring the same prefix as a block, with no draft in play, chooses plain decoding's token. "
+            "Please report it with the --json file."
+        )
+    return "\n".join(lines)
 
 
 def _first_difference(a: Sequence[int], b: Sequence[int]) -> int:

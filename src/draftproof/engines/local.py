@@ -10,15 +10,16 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from draftproof.clock import Clock, DeviceClock
-from draftproof.decode.divergence import attribute, same_text
+from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
-from draftproof.errors import ConfigError, DivergenceError, PairError
-from draftproof.models.load import Loaded, end_tokens_of, load, notes_of
-from draftproof.models.session import ModelSession, check_cache
+from draftproof.engines.opening import open_model, settle_numerics
+from draftproof.errors import ConfigError, DivergenceError
+from draftproof.models.load import Loaded
+from draftproof.models.session import ModelSession
 from draftproof.models.tokens import TextStream, compare_vocabularies, encode
 from draftproof.propose.draft import Draft
-from draftproof.records import MAX_K, Divergence, Generation, Placement, Round
+from draftproof.records import MAX_K, Divergence, Generation, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ class Speculator:
     `target` and `draft` are hub names, folders, `.gguf` files, what `models.load.load` returned, or transformers models
     (then give `tokenizer`, and `draft_tokenizer` to have the pair checked). Without a draft, or with `k=0`, it writes
     plainly. `device` and `dtype` are decided once for each model; the draft follows the target's device unless told
-    otherwise.
+    otherwise. `compile` is `"auto"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over loaded
+    keep the passes they have unless it is `"on"`. `numerics` is `"fixed"` (the same bits with speculation on and off;
+    unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
+    `"auto"` (fixed where it costs next to nothing here); `.numerics` says which it is and why.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -80,33 +84,43 @@ class Speculator:
         draft_window: int | None = None,
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
+        compile: str = "auto",
+        numerics: str = "auto",
+        keep_weights: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
         if draft is None and (draft_device, draft_dtype, draft_revision, draft_window, draft_tokenizer) != (None,) * 5:
             raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
-        self.target = _loaded(target, tokenizer, device, dtype, revision)
+        passes: dict[str, Any] = {"compile": compile, "keep_weights": keep_weights}
+        self.target = open_model(target, tokenizer, device, dtype, revision, **passes)
         self.draft: Loaded | None = None
         self.notes: list[str] = list(self.target.notes)
-        self._plain_session = ModelSession(self.target.model)
-        self._target_session = ModelSession(self.target.model)
+        self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
+        self._plain_session = self._session(self.numerics.shape)
+        self._target_session = self._session(self.numerics.shape)
         self._draft_session: ModelSession | None = None
         devices = [self.target.placement.device]
         if draft is not None:
             loaded_here = isinstance(draft, str | Path)
             where, why = (draft_device, "asked for") if draft_device else (devices[0], "as the target")
-            self.draft = _loaded(
+            self.draft = open_model(
                 draft,
                 draft_tokenizer,
                 where if loaded_here or draft_device else "auto",
                 draft_dtype or (dtype if loaded_here else "auto"),
                 draft_revision,
                 why,
+                **passes,
             )
-            self._draft_session = ModelSession(self.draft.model, window=draft_window)
+            self._draft_session = self.draft.session(draft_window)
             self._check_pair(self.target, self.draft)
             devices.append(self.draft.placement.device)
+        self.notes += [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
         self.clock = clock or DeviceClock(*devices)
+
+    def _session(self, shape: int | None) -> ModelSession:
+        return self.target.session(shape=shape)
 
     def _check_pair(self, target: Loaded, draft: Loaded) -> None:
         if target.tokenizer is not None and draft.tokenizer is not None:
@@ -154,16 +168,24 @@ class Speculator:
         stop: str | Sequence[str] = (),
         chat: bool = False,
         k: int | None = None,
+        bare: bool = False,
     ) -> Stream:
         """Write after `prompt`, round by round.
 
         `max_new_tokens` is at least 1; the text also ends where the target's window does. `stop` holds strings that end
         the text before them. `k` overrides the number of guesses a round; 0 writes plainly. Plain and speculative
-        streams may run side by side; of two streams of one kind, the newer takes over the cache.
+        streams may run side by side; of two streams of one kind, the newer takes over the cache. With `bare`, passes
+        are not padded, whatever the numerics: plain decoding as fast as it goes here.
         """
         ids = self.encode(prompt, chat=chat)
         session = self._plain_session if k == 0 else self._target_session
+        if bare and self.numerics.shape is not None:
+            session = self._session(None)
         k = self.k if k is None else check_k(k)
+        if self.numerics.shape is not None and k >= self.numerics.shape and not bare:
+            raise ConfigError(
+                f"k is {k}, and the numerics are fixed for at most {self.k} guesses; make the Speculator with k={k}."
+            )
         window = self._target_session.window
         if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
             raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be a whole number, at least 1.")
@@ -214,7 +236,11 @@ class Speculator:
 
     def attribute(self, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Divergence:
         """Say where two generations of `prompt` part, and why."""
-        return attribute(self._target_session, prompt, speculative, plain)
+        referee = None
+        if self.target.decoder is None:
+            widest = max(len(r.proposed) for made in (speculative, plain) for r in made.rounds)
+            referee = self._session(self.numerics.shape or widest + 1)
+        return attribute(self._target_session, prompt, speculative, plain, referee)
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
@@ -236,65 +262,3 @@ def check_k(k: int) -> int:
     if not isinstance(k, int) or not 0 <= k <= MAX_K:
         raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
     return k
-
-
-def describe(found: Divergence, target: Loaded) -> str:
-    """Say in words where speculative and plain decoding parted, and what to do."""
-
-    def show(token: int | None) -> str:
-        if token is None:
-            return "no token (it had ended)"
-        return f"{token}" if target.tokenizer is None else f"{token} ({target.tokenizer.decode([token])!r})"
-
-    def gap(value: float | None) -> str:
-        return "" if value is None else f", {value:.3g} ahead of its second best"
-
-    lines = [
-        f"speculative and plain decoding differ at generated token {found.position}:",
-        f"  speculative wrote {show(found.speculative_token)}{gap(found.speculative_gap)}",
-        f"  plain wrote {show(found.plain_token)}{gap(found.plain_gap)}",
-    ]
-    dtype = target.placement.dtype
-    if found.kind == "numeric tie":
-        shape = "chooses another token too" if found.block_flips else "moves the logits by more than that gap"
-        lines.append(
-            f"  numeric tie: scoring the same prefix as a block, with no draft in play, {shape} "
-            f"(the shape alone moves a logit by up to {found.noise:.3g} in {dtype})."
-        )
-        advice = "" if dtype == "float32" else "; for texts that agree, use --dtype float32"
-        lines.append(f"  Neither text is wrong{advice}.")
-    elif found.block_flips:
-        lines.append(
-            f"  bug: scoring the same prefix as a block, with no draft in play, moves a logit by {found.noise:.3g}, "
-            f"more than rounding in {dtype} can: {target.model.config.model_type!r} does not read blocks as it reads "
-            "single tokens. Please report it with the --json file."
-        )
-    else:
-        lines.append(
-            "  bug: scoring the same prefix as a block, with no draft in play, chooses plain decoding's token. "
-            "Please report it with the --json file."
-        )
-    return "\n".join(lines)
-
-
-def _loaded(
-    source: str | Path | PreTrainedModel | Loaded,
-    tokenizer: Any,
-    device: str,
-    dtype: str,
-    revision: str | None,
-    because: str = "asked for",
-) -> Loaded:
-    if isinstance(source, str | Path):
-        loaded = load(source, device=device, dtype=dtype, revision=revision, because=because)
-        return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
-    if (device, dtype, revision) != ("auto", "auto", None):
-        raise ConfigError("device, dtype and revision are for models that are loaded here; this one is loaded already.")
-    if isinstance(source, Loaded):
-        return source
-    if not isinstance(source, PreTrainedModel):
-        raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
-    check_cache(source)
-    placement = Placement(str(source.device), str(source.dtype).removeprefix("torch."), "as the model was given")
-    name = source.config.name_or_path or "model"
-    return Loaded(name, source, tokenizer, placement, end_tokens_of(source), notes_of(source))

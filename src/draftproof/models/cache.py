@@ -23,7 +23,10 @@ class _Span:
 
     start: int = 0
     end: int = 0
+    seen: int = 0
+    """Positions that the pass is handed; the mask hides those behind its own."""
     reserved: int = 0
+    whole: bool = False
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
@@ -46,26 +49,30 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         """Write the new states at the span's positions; return all states up to its end."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        start, end = self.span.start, self.span.end
+        start, end, seen = self.span.start, self.span.end, self.span.seen
         assert self.keys is not None and self.values is not None
-        if self.keys.shape[2] < end:
-            wanted = max(end, min(self.span.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
-            capacity = -(-wanted // BLOCK) * BLOCK
+        if self.keys.shape[2] < seen:
+            wanted = max(seen, min(self.span.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
+            capacity = _rounded(wanted)
             self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
         self.keys[:, :, start:end] = key_states
         self.values[:, :, start:end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys[:, :, :seen], self.values[:, :, :seen]
 
     def get_seq_length(self) -> int:
         return self.span.start
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.span.start + query_length, 0
+        return self.span.seen, 0
 
     def get_max_length(self) -> int:
         return -1
 
     get_max_cache_shape = get_max_length  # the name before transformers 5.2x
+
+
+def _rounded(positions: int) -> int:
+    return -(-positions // BLOCK) * BLOCK
 
 
 def _grown(states: torch.Tensor, capacity: int) -> torch.Tensor:
@@ -81,13 +88,18 @@ class PositionCache(Cache):  # type: ignore[misc]
         self.span = _Span()
         super().__init__(layer_class_to_replicate=lambda: _Layer(self.span))
 
-    def place(self, start: int, end: int) -> None:
-        """Say that the next pass stands at positions `start` up to `end` (exclusive)."""
+    def place(self, start: int, end: int) -> int:
+        """Say that the next pass stands at positions `start` up to `end`; return how many positions it is handed."""
         self.span.start, self.span.end = start, end
+        self.span.seen = max(end, _rounded(self.span.reserved)) if self.span.whole else end
+        return self.span.seen
 
-    def reserve(self, positions: int) -> None:
-        """Expect a text of this many positions: room for it is made in one allocation, and far more is given back."""
-        self.span.reserved = positions
+    def reserve(self, positions: int, *, whole: bool = False) -> None:
+        """Expect a text of this many positions: room for it is made in one allocation, and far more is given back.
+
+        With `whole`, every pass is handed all of that room, so that its shape does not depend on where it stands.
+        """
+        self.span.reserved, self.span.whole = positions, whole
         for layer in self.layers:
             if layer.is_initialized and layer.keys.shape[2] > 4 * max(positions, AHEAD):
                 layer.is_initialized = False

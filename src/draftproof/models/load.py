@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from draftproof.errors import ConfigError, DraftproofError, LoadError, MissingExtraError
+from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadError, MissingExtraError
+from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import DTYPES, place
-from draftproof.models.session import check_cache, refuse_unsupported
+from draftproof.models.session import ModelSession, check_cache, refuse_unsupported
 from draftproof.records import Placement
 
 EMBEDDED = {"demo-target": "target", "demo-draft": "draft"}
@@ -36,6 +37,17 @@ class Loaded:
     placement: Placement
     end_tokens: frozenset[int]
     notes: tuple[str, ...] = ()
+    why_not_compiled: str | None = None
+    """What stood in the way of compiled passes, where they were wanted."""
+    decoder: NativeDecoder | None = None
+    """Compiled passes, if there are any. Unless they were asked to stay, the weights of `model` are given up then."""
+
+    def session(self, window: int | None = None, *, shape: int | None = None) -> ModelSession:
+        """Return a session of its own on this model; the arguments are those of `ModelSession`."""
+        return ModelSession(self.model, window, decoder=self.decoder, shape=shape)
+
+
+COMPILE = ("auto", "on", "off")
 
 
 def load(
@@ -45,16 +57,26 @@ def load(
     dtype: str = "auto",
     revision: str | None = None,
     because: str = "asked for",
+    compile: str = "off",
+    keep_weights: bool = False,
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
+
+    `compile` is one of `COMPILE`: `"off"` leaves all passes to transformers; `"on"` has them compiled where that can be
+    done, and says in the result why not; `"auto"` does so too, but lets no request wait for the compiler: what is not
+    there yet is made in the background, for the next time. A model whose passes are compiled loses its own copy of the
+    weights unless `keep_weights`.
 
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
     `ConfigError` for a device that is not there; all before the weights are read where that can be known.
     """
+    if compile not in COMPILE:
+        raise ConfigError(f"compile is {compile!r}; choose one of {', '.join(COMPILE)}.")
     path = find(str(name), revision)
     try:
         read = _load_gguf if path.is_file() else _load_folder
-        return read(str(name), path, partial(place, device, dtype, because=because))
+        loaded = read(str(name), path, partial(place, device, dtype, because=because))
+        return compiled(loaded, compile, keep_weights=keep_weights)
     except DraftproofError:
         raise
     except Exception as error:  # a damaged folder makes the libraries raise almost anything
@@ -142,6 +164,25 @@ def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placeme
     model = model.to(placement.device).eval()
     check_cache(model)
     return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes_of(model))
+
+
+def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
+    """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
+
+    Whatever stands in the way, the model goes on through transformers. The compiled passes have to give transformers'
+    logits on a few tokens before they are used.
+    """
+    if compile == "off":
+        return loaded
+    try:
+        decoder = NativeDecoder(loaded.model, wait=compile == "on")
+        check_cache(loaded.model, decoder)
+    except CompileError as error:
+        return replace(loaded, why_not_compiled=f"{loaded.name}: passes go through transformers: {error}")
+    if not keep_weights:
+        loaded.model.to("meta")
+    placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; compiled passes", passes="compiled")
+    return replace(loaded, decoder=decoder, placement=placement)
 
 
 def end_tokens_of(model: PreTrainedModel) -> frozenset[int]:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import torch
 from transformers import PreTrainedModel
 
-from draftproof.errors import CacheError, ConfigError
-from draftproof.models.cache import PositionCache
+from draftproof.errors import CacheError, CompileError, ConfigError
+from draftproof.models.native.decoder import NativeDecoder
+from draftproof.models.runner import NativeRunner, Runner, TransformersRunner, attention_windows
 
 CHUNK = 512
 """A long prompt is read in passes of this many tokens, so that masks and logits stay small."""
@@ -44,29 +45,38 @@ class Session(Protocol):
         """Stand on `sequence`, and return the logits at its final `last` positions, `[last, width]`."""
         ...
 
+    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+        """Stand on `sequence`, then on its `count` most likely next tokens, one pass each; all but the last are read.
+
+        Returns those tokens and their logits; of equal logits the lowest id is taken, and NaN counts as the largest.
+        """
+        ...
+
 
 class ModelSession:
     """A `Session` over a decoder-only transformers model, with a position-addressed cache.
 
-    `window` lowers the model's own limit; raising it is a `ConfigError`.
+    `window` lowers the model's own limit; raising it is a `ConfigError`. With `decoder`, passes are its compiled ones;
+    without, they are transformers' own, and `shape` pads them (see `TransformersRunner`).
     """
 
-    def __init__(self, model: PreTrainedModel, window: int | None = None) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        window: int | None = None,
+        *,
+        decoder: NativeDecoder | None = None,
+        shape: int | None = None,
+    ) -> None:
         self.model = model
         config = model.config.get_text_config(decoder=True)
         refuse_unsupported(model.config, type(model))
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
-        self._windows = _attention_windows(config)
-        self._additive = config._attn_implementation == "eager"
+        self._windows = attention_windows(config)
         self._window = _checked_window(window_of(config), window)
-        head = model.get_output_embeddings()
-        self._width = int(config.vocab_size if head is None else head.weight.shape[0])
+        self.runner: Runner = NativeRunner(decoder) if decoder is not None else TransformersRunner(model, shape)
         self.passes = 0
         """Forward passes since the session was made."""
         self._lock = threading.Lock()
-        self.cache = PositionCache()
         self.held: list[int] = []
 
     @property
@@ -75,7 +85,7 @@ class ModelSession:
 
     @property
     def width(self) -> int:
-        return self._width
+        return self.runner.width
 
     @property
     def attention_windows(self) -> list[int | None]:
@@ -90,7 +100,7 @@ class ModelSession:
     def reset(self, reserve: int = 0) -> None:
         with self._lock:
             self.held = []
-            self.cache.reserve(min(reserve, self._window or reserve))
+            self.runner.reset(min(reserve, self._window or reserve))
 
     def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
         assert 0 < last <= len(sequence)
@@ -103,45 +113,25 @@ class ModelSession:
             left = len(sequence) - start
             end = len(sequence) if left <= max(CHUNK, last) else start + min(CHUNK, left - last)
             del self.held[start:]  # should the pass be interrupted, nothing half-written counts as read
-            logits = self._forward(sequence[start:end], start, last if end == len(sequence) else 1)
+            logits = self.runner.run(sequence[start:end], start, last if end == len(sequence) else 1)
+            self.passes += 1
             self.held.extend(sequence[start:end])
             if end == len(sequence):
                 return logits
             start = end
 
-    def _forward(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
-        end = start + len(tokens)
-        device = self.model.device
-        self.cache.place(start, end)
-        positions = torch.arange(start, end, device=device)
-        kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
-        if self._keep_name:
-            kwargs[self._keep_name] = last
-        output = self.model(
-            input_ids=torch.tensor([list(tokens)], device=device),
-            position_ids=positions[None],
-            attention_mask=self._masks(positions, end),
-            **kwargs,
-        )
-        self.passes += 1
-        rows: torch.Tensor = output.logits[0, -last:]
-        return rows
-
-    def _masks(self, positions: torch.Tensor, end: int) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
-        masks = {kind: self._mask(positions, end, window) for kind, window in self._windows.items()}
-        return masks if len(masks) > 1 else next(iter(masks.values()))
-
-    def _mask(self, positions: torch.Tensor, end: int, window: int | None) -> torch.Tensor:
-        keys = torch.arange(end, device=positions.device)
-        seen = keys <= positions[:, None]
-        if window is not None:
-            seen &= keys > positions[:, None] - window
-        if self._additive:
-            dtype = self.model.dtype
-            zero = torch.zeros((), dtype=dtype, device=positions.device)
-            return torch.where(seen, zero, torch.finfo(dtype).min)[None, None]
-        return seen[None, None]
+    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+        assert sequence and count > 0
+        with self._lock, torch.inference_mode():
+            start = min(common_prefix(self.held, sequence), len(sequence) - 1)
+            if len(sequence) - start > CHUNK:
+                self._read(sequence[:-1], 1)
+                start = len(sequence) - 1
+            del self.held[start:]
+            tokens, logits = self.runner.write(sequence[start:], start, count)
+            self.passes += count
+            self.held.extend([*sequence[start:], *tokens[:-1]])
+            return tokens, logits
 
 
 def common_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
@@ -179,15 +169,6 @@ def _checked_window(own: int | None, wanted: int | None) -> int | None:
     if wanted < 1 or (own is not None and wanted > own):
         raise ConfigError(f"a window of {wanted} tokens is not possible; the model allows 1 to {own or 'any number'}.")
     return wanted
-
-
-def _attention_windows(config: Any) -> dict[str, int | None]:
-    """Return the attention window of each kind of layer, None for layers that see everything."""
-    kinds = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    if kinds is None:
-        return {"full_attention": None} if window is None else {"sliding_attention": window}
-    return {kind: window if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}
 
 
 _SUPPORTED_LAYERS = {"full_attention", "sliding_attention"}
@@ -230,16 +211,17 @@ ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 
 
 @torch.inference_mode()
-def check_cache(model: PreTrainedModel) -> None:
+def check_cache(model: PreTrainedModel, decoder: NativeDecoder | None = None) -> None:
     """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
 
     Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
     does what the loop relies on. Three passes of six tokens or fewer, and one without a cache; a few more where a small
-    sliding window can be crossed.
+    sliding window can be crossed. With `decoder`, its compiled passes are compared with transformers' in the same way,
+    and the error is a `CompileError`.
     """
     if model.training:
         raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
-    session = ModelSession(model)
+    session = ModelSession(model, decoder=decoder)
     small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
     ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)]
     device = model.get_input_embeddings().weight.device
@@ -253,6 +235,8 @@ def check_cache(model: PreTrainedModel) -> None:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CacheError(f"{model.config.model_type!r} does not work with a position-addressed cache: {why}") from error
     scale = plain.abs().max().clamp(min=1e-6)
+    if decoder is not None and not ((pieces - plain[-3:]).abs().max() <= session.rounding * scale):
+        raise CompileError(f"compiled passes give other logits for {model.config.model_type!r} than transformers does")
     if plain.isfinite().all() and not ((pieces - plain[-3:]).abs().max() <= ROUNDING.get(model.dtype, 0.1) * scale):
         raise CacheError(
             f"{model.config.model_type!r} gives other logits when it reads a text in pieces than in one pass, "

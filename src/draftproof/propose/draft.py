@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from draftproof.exchange import Proposal
 from draftproof.models.session import Session
@@ -26,22 +27,20 @@ class Draft:
             self.session.read(prompt[:-1])
 
     def propose(self, sequence: Sequence[int], k: int) -> Proposal:
-        passes = 0
-        standing = list(sequence)
+        count = min(k, self._room(sequence))
+        if count <= 0:
+            return Proposal(())
+        tokens, logits = self.session.write(sequence, count)
         guesses: list[int] = []
         fault = None
-        while len(guesses) < min(k, self._room(sequence)):
-            passes += 1
-            best, token = self.session.read(standing)[0].max(dim=-1)
-            if not best.isfinite():
+        for token, logit in zip(tokens, logits, strict=True):
+            if not isfinite(logit):
                 fault = "the draft gave non-finite logits, so it guessed less; try another --draft-dtype"
                 break
-            guess = int(token)
-            if guess >= self.vocabulary:
+            if token >= self.vocabulary:
                 break
-            guesses.append(guess)
-            standing.append(guess)
-        return Proposal(tuple(guesses), passes, catch_up_passes=0 if guesses else passes, fault=fault)
+            guesses.append(token)
+        return Proposal(tuple(guesses), count, catch_up_passes=0 if guesses else count, fault=fault)
 
     def _room(self, sequence: Sequence[int]) -> int:
         """How many guesses the draft can make after `sequence`: each pass reads all that stands before the guess."""

@@ -1,0 +1,93 @@
+"""What a `Speculator` opens: models from whatever names them, and the numerics of their passes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from draftproof.errors import ConfigError, PairError
+from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
+from draftproof.models.runner import TransformersRunner
+from draftproof.models.session import check_cache
+from draftproof.records import Numerics, Placement
+
+NUMERICS = ("auto", "fixed", "fast")
+NEARLY_FREE = 1.1
+"""Padding is worth it by itself up to this factor of a pass over one token."""
+
+
+def open_model(
+    source: str | Path | PreTrainedModel | Loaded,
+    tokenizer: Any,
+    device: str,
+    dtype: str,
+    revision: str | None,
+    because: str = "asked for",
+    compile: str = "auto",
+    keep_weights: bool = False,
+) -> Loaded:
+    """Load `source` if it is a name, and take it as it is if it is a model."""
+    if isinstance(source, str | Path):
+        loaded = load(
+            source,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            because=because,
+            compile=compile,
+            keep_weights=keep_weights,
+        )
+        return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
+    if (device, dtype, revision) != ("auto", "auto", None):
+        raise ConfigError("device, dtype and revision are for models that are loaded here; this one is loaded already.")
+    if isinstance(source, Loaded):
+        return source
+    if not isinstance(source, PreTrainedModel):
+        raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
+    check_cache(source)
+    placement = Placement(str(source.device), str(source.dtype).removeprefix("torch."), "as the model was given")
+    name = source.config.name_or_path or "model"
+    given = Loaded(name, source, tokenizer, placement, end_tokens_of(source), notes_of(source))
+    # a second copy of somebody's weights, which they may go on changing, is made only when asked for
+    return compiled(given, "on" if compile == "on" else "off", keep_weights=True)
+
+
+def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Numerics:
+    """Decide how passes are shaped.
+
+    `k` is the most guesses of a round, and `alone` says that nobody guesses. Raises `ConfigError`.
+    """
+    if wanted not in NUMERICS:
+        raise ConfigError(f"numerics is {wanted!r}; choose one of {', '.join(NUMERICS)}.")
+    if target.decoder is not None:
+        return Numerics("fixed", None, "at no cost: compiled passes compute a row alike, whatever else a pass holds")
+    if wanted == "fixed":
+        return Numerics("fixed", k + 1, f"asked for: every pass takes {k + 1} tokens")
+    if wanted == "fast" or alone:
+        return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
+    if target.model.dtype == torch.float32:
+        return Numerics("fast", None, "float32 rounds in the seventh digit")
+    ratio = _padding_cost(target.model, k + 1)
+    if ratio <= NEARLY_FREE:
+        return Numerics("fixed", k + 1, f"a pass over {k + 1} tokens costs {ratio:.2f} × one over 1 here")
+    return Numerics("fast", None, f"padding to {k + 1} tokens would cost {ratio:.2f} × here")
+
+
+@torch.inference_mode()
+def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 3) -> float:
+    """Seconds of a padded pass over one token / seconds of a bare one, in turns."""
+    runners = [TransformersRunner(model), TransformersRunner(model, shape)]
+    seconds: list[list[float]] = [[], []]
+    for _ in range(repeats + 1):
+        for runner, times in zip(runners, seconds, strict=True):
+            started = time.perf_counter()
+            float(runner.run([0], 0, 1)[0, 0])  # the value, so that an accelerator has to be done
+            times.append(time.perf_counter() - started)
+    bare, padded = (median(times[1:]) for times in seconds)
+    return padded / bare

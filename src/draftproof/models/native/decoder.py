@@ -1,0 +1,280 @@
+"""A decoder-only model in packed weights, read by the compiled kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from draftproof.errors import CompileError
+from draftproof.models.native import structures as native
+from draftproof.models.native.library import library
+
+KINDS = {torch.float32: 0, torch.bfloat16: 1}
+"""Number formats, by their number in kernels.cpp."""
+LANES = 16
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
+_ACTIVATIONS = {"silu": 0, "swish": 0, "gelu_pytorch_tanh": 1}
+_HUGE_PAGE = 1 << 21
+
+
+class NativeDecoder:
+    """Packed copies of a model's weights. Several caches may stand on one decoder.
+
+    Raises `CompileError`, with the reason, for a model that is not one of `FAMILIES` on the CPU, and where the kernels
+    cannot be had; `wait` is as in `library`.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, wait: bool = True) -> None:
+        self.config = config = model.config.get_text_config(decoder=True)
+        refuse(model)
+        self.library = library(wait=wait)
+        self.dtype = model.dtype
+        body = model.get_decoder()
+        self._kept: list[Tensor] = []
+        """Everything that a pointer in the structures points to."""
+        self.weight_bytes = 0
+        """Bytes that a pass over one token reads of the weights."""
+        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+        kinds = getattr(config, "layer_types", None) or [
+            "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
+        ] * len(body.layers)
+        ropes = _ropes(body.rotary_emb, list(dict.fromkeys(kinds)))
+        self.ropes = list(ropes.values())
+        """Inverse frequencies `[rotated / 2]`, and the scaling of cos and sin: one for all layers, or one a kind."""
+        layers = (native.Layer * len(body.layers))()
+        gemma = config.model_type.startswith("gemma")
+        for layer, kind, into in zip(body.layers, kinds, layers, strict=True):
+            self._layer(layer, into, gemma)
+            into.window = int(config.sliding_window) if kind == "sliding_attention" else 0
+            into.rope = list(ropes).index(kind) if len(ropes) > 1 else 0
+        self._layers = layers
+        head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+        self.width = int(head.weight.shape[0])
+        packed_head = self._matrix([head])
+        tied = head.weight.data_ptr() == embedding.weight.data_ptr()
+        read = self.weight_bytes
+        packed_embedding = packed_head if tied else self._pack([embedding.weight])
+        self.weight_bytes = read
+        scale = getattr(config, "query_pre_attn_scalar", None) or head_dim
+        embedding_scale = float(torch.tensor(config.hidden_size**0.5, dtype=self.dtype)) if gemma else 1.0
+        self.structure = native.Model(
+            len(body.layers),
+            config.hidden_size,
+            heads,
+            kv_heads,
+            head_dim,
+            2 * self.ropes[0][0].numel(),
+            config.intermediate_size,
+            _ACTIVATIONS[_activation(config)],
+            config.rms_norm_eps,
+            scale**-0.5,
+            embedding_scale,
+            getattr(config, "attn_logit_softcapping", None) or 0.0,
+            getattr(config, "final_logit_softcapping", None) or 0.0,
+            KINDS[self.dtype],
+            layers,
+            self._norm(body.norm, gemma),
+            packed_head,
+            packed_embedding,
+        )
+        self.position_bytes = 2 * len(layers) * kv_heads * head_dim * self.dtype.itemsize
+        self.kv_shape = (len(layers), 2, kv_heads, head_dim)
+
+    def _layer(self, layer: Any, into: native.Layer, gemma: bool) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        into.qkv = self._matrix([attention.q_proj, attention.k_proj, attention.v_proj])
+        into.out = self._matrix([attention.o_proj])
+        into.gate_up = self._matrix([mlp.gate_proj, mlp.up_proj], alternate=True)
+        into.down = self._matrix([mlp.down_proj])
+        into.before_attention = self._norm(layer.input_layernorm, gemma)
+        into.query_norm = self._norm(getattr(attention, "q_norm", None), gemma)
+        into.key_norm = self._norm(getattr(attention, "k_norm", None), gemma)
+        if hasattr(layer, "pre_feedforward_layernorm"):
+            into.after_attention = self._norm(layer.post_attention_layernorm, gemma)
+            into.before_mlp = self._norm(layer.pre_feedforward_layernorm, gemma)
+            into.after_mlp = self._norm(layer.post_feedforward_layernorm, gemma)
+        else:
+            into.before_mlp = self._norm(layer.post_attention_layernorm, gemma)
+
+    def _norm(self, norm: Any, gemma: bool) -> int | None:
+        if norm is None:
+            return None
+        return self._keep(norm.weight.detach().float() + (1.0 if gemma else 0.0))
+
+    def _keep(self, tensor: Tensor) -> int:
+        tensor = tensor.contiguous()
+        self._kept.append(tensor)
+        return tensor.data_ptr()
+
+    def _matrix(self, linears: Sequence[Any], alternate: bool = False) -> native.Matrix:
+        packed = self._pack([linear.weight for linear in linears], alternate)
+        if any(linear.bias is not None for linear in linears):
+            packed.bias = self._keep(_in_panels(linears, alternate))
+        return packed
+
+    def _pack(self, weights: Sequence[Tensor], alternate: bool = False) -> native.Matrix:
+        """Lay the rows of several matrices after each other in panels, or their panels in turn if `alternate`."""
+        steps = weights[0].shape[1] * self.dtype.itemsize // 4
+        panels = [-(-w.shape[0] // LANES) for w in weights]
+        packed = _allocate(sum(panels) * steps * 64)
+        self._kept.append(packed)
+        panel, first = steps * 64, 0
+        for i, weight in enumerate(weights):
+            weight = weight.detach().contiguous()
+            start = i if alternate else first
+            self.library.draftproof_pack(
+                ctypes.c_void_p(packed.data_ptr() + start * panel),
+                ctypes.c_void_p(weight.data_ptr()),
+                ctypes.c_int64(weight.shape[0]),
+                ctypes.c_int64(steps),
+                ctypes.c_int64(len(weights) if alternate else 1),
+            )
+            first += panels[i]
+        self.weight_bytes += packed.numel()
+        return native.Matrix(packed.data_ptr(), None, None, None, sum(panels) * LANES, steps, KINDS[self.dtype])
+
+
+class NativeCache:
+    """One request's keys and values on a decoder, and the passes over it."""
+
+    def __init__(self, decoder: NativeDecoder) -> None:
+        self._decoder = decoder
+        self.capacity = 0
+        """Positions there is room for."""
+        self._data = torch.zeros(0, dtype=torch.uint8)
+        self._tables: list[Tensor] = []
+        self._place = native.Place()
+
+    def reserve(self, positions: int) -> None:
+        """Make room for this many positions; what is held stays."""
+        if positions <= self.capacity:
+            return
+        old, capacity = self.capacity, -(-positions // LANES) * LANES
+        layers, _, kv_heads, head_dim = shape = self._decoder.kv_shape
+        size = self._decoder.dtype.itemsize
+        grown = torch.zeros((*shape[:3], capacity * head_dim * size), dtype=torch.uint8)
+        if old:
+            was = self._data.view(*shape[:3], -1)
+            grown[:, 0, :, : was.shape[-1]] = was[:, 0]  # keys lie position by position
+            panels = (layers, kv_heads, head_dim // LANES)  # values lie panel by panel
+            grown[:, 1].view(*panels, -1)[..., : old * LANES * size] = was[:, 1].reshape(*panels, -1)
+        self._data, self.capacity = grown, capacity
+        self._place.cache, self._place.capacity = grown.data_ptr(), capacity
+        self._tables = []
+        for i, (frequencies, scaling) in enumerate(self._decoder.ropes):
+            angles = torch.arange(capacity, dtype=torch.float32)[:, None] * frequencies
+            cos, sin = angles.cos() * scaling, angles.sin() * scaling
+            self._tables += [cos, sin]
+            self._place.cos[i], self._place.sin[i] = cos.data_ptr(), sin.data_ptr()
+
+    def read(self, tokens: Sequence[int], start: int, last: int) -> Tensor:
+        """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
+        self.reserve(start + len(tokens))
+        decoder = self._decoder
+        logits = torch.empty(last, decoder.structure.head.rows)
+        ids = (ctypes.c_int32 * len(tokens))(*tokens)
+        decoder.library.draftproof_read(
+            ctypes.byref(decoder.structure),
+            ctypes.byref(self._place),
+            ids,
+            len(tokens),
+            start,
+            last,
+            ctypes.c_void_p(logits.data_ptr()),
+        )
+        return logits[:, : decoder.width]
+
+    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+        """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, in one call.
+
+        Returns them and their logits. All but the last have been read.
+        """
+        self.reserve(start + len(tokens) + count)
+        decoder = self._decoder
+        ids = (ctypes.c_int32 * len(tokens))(*tokens)
+        written, best = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
+        decoder.library.draftproof_write(
+            ctypes.byref(decoder.structure),
+            ctypes.byref(self._place),
+            ids,
+            len(tokens),
+            start,
+            count,
+            decoder.width,
+            written,
+            best,
+        )
+        return list(written), list(best)
+
+
+def refuse(model: PreTrainedModel) -> None:
+    """Raise `CompileError`, with the reason, for a model that the kernels do not cover."""
+    config = model.config.get_text_config(decoder=True)
+    kind = config.model_type
+    if kind not in FAMILIES or not type(model).__module__.startswith("transformers.models."):
+        raise CompileError(f"compiled passes cover {', '.join(FAMILIES)}, and this is {kind!r}")
+    if model.device.type != "cpu":
+        raise CompileError(f"compiled passes are for the CPU, and this model is on {model.device}")
+    if model.dtype not in KINDS:
+        raise CompileError(f"compiled passes are for float32 and bfloat16, and this model is in {model.dtype}")
+    heads = config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    sizes = (config.hidden_size, config.intermediate_size, head_dim)
+    if any(size % LANES for size in sizes) or heads % config.num_key_value_heads:
+        raise CompileError(f"compiled passes need sizes that are multiples of {LANES}, and these are {sizes}")
+    if _activation(config) not in _ACTIVATIONS:
+        raise CompileError(f"compiled passes do not know the activation {_activation(config)!r}")
+    types = set(_rope_types(model.get_decoder().rotary_emb))
+    if types - {"default", "linear", "llama3", "yarn"}:
+        raise CompileError(f"compiled passes do not know positions of kind {', '.join(sorted(types))}")
+    for name, module in model.named_modules():
+        if name.endswith(("_proj", "lm_head")) and type(module) is not nn.Linear:
+            raise CompileError(f"compiled passes need plain linear layers, and {name} is {type(module).__name__}")
+
+
+def _in_panels(linears: Sequence[Any], alternate: bool) -> Tensor:
+    """The biases of several matrices, in the order in which their rows are packed."""
+    parts = []
+    for linear in linears:
+        rows = -(-linear.weight.shape[0] // LANES) * LANES
+        padded = torch.zeros(rows)
+        if linear.bias is not None:
+            padded[: len(linear.bias)] = linear.bias.detach().float()
+        parts.append(padded.view(-1, LANES))
+    return (torch.stack(parts, dim=1) if alternate else torch.cat(parts)).flatten()
+
+
+def _activation(config: Any) -> str:
+    return str(getattr(config, "hidden_activation", None) or config.hidden_act)
+
+
+def _rope_types(rotary: Any) -> list[str]:
+    types = rotary.rope_type
+    return list(types.values()) if isinstance(types, dict) else [types]
+
+
+def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]:
+    if hasattr(rotary, "inv_freq"):
+        return {"all": (rotary.inv_freq.float(), float(rotary.attention_scaling))}
+    return {
+        kind: (getattr(rotary, f"{kind}_inv_freq").float(), float(getattr(rotary, f"{kind}_attention_scaling")))
+        for kind in kinds
+    }
+
+
+def _allocate(size: int) -> Tensor:
+    """Return `size` bytes of memory, in huge pages where the system has them: far fewer pages to look up in a pass."""
+    if size < _HUGE_PAGE:
+        return torch.empty(size, dtype=torch.uint8)
+    block = mmap.mmap(-1, size + _HUGE_PAGE)
+    block.madvise(mmap.MADV_HUGEPAGE)
+    whole = torch.frombuffer(block, dtype=torch.uint8)
+    skip = -whole.data_ptr() % _HUGE_PAGE
+    return whole[skip : skip + size]

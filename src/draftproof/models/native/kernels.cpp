@@ -1,0 +1,551 @@
+// One pass of a decoder-only transformer on the CPU, for the few rows that decoding needs.
+//
+// Every output is summed in one order that depends on nothing but its own row: not on how many rows a pass has, nor on
+// what stands in them, nor on the number of threads, nor on how far the cache reaches. So a token's logits have the same
+// bits in a pass over one token and in a pass over nine.
+//
+// Weights lie in panels of 16 output rows: [panel][step][16 rows][4 bytes], one step being 4 bytes of a row's inputs (one
+// float32, two bfloat16 or four int8), so that a pass reads them front to back, once, 64 bytes at a time. The caches have
+// the same layout, which makes attention two more such products with a softmax between them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+#include <omp.h>
+
+namespace {
+
+typedef float V __attribute__((vector_size(64)));
+typedef int32_t I __attribute__((vector_size(64)));
+typedef uint32_t U __attribute__((vector_size(64)));
+
+constexpr int LANES = 16, MAX_ROWS = 12, MAX_PANELS = 4;
+enum Kind : int32_t { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2 };
+
+inline int bytes_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
+template <class T> inline T load(const void* p) {
+  T v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(void* p, V v) { memcpy(p, &v, sizeof v); }
+inline V splat(float x) { return V{} + x; }
+inline float as_float(uint32_t x) { return load<float>(&x); }
+
+inline float total(V v) {  // a tree, the same for everyone
+  float a[LANES];
+  store(a, v);
+  for (int width = LANES / 2; width; width /= 2)
+    for (int i = 0; i < width; i++) a[i] += a[i + width];
+  return a[0];
+}
+inline float largest(V v) {
+  float a[LANES], best;
+  store(a, v);
+  best = a[0];
+  for (int i = 1; i < LANES; i++) best = a[i] > best ? a[i] : best;
+  return best;
+}
+inline V exponential(V x) {  // Cephes; relative error below 2e-7
+  x = x < splat(-87.0f) ? splat(-87.0f) : x;
+  x = x > splat(88.0f) ? splat(88.0f) : x;
+  V n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  V r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  V y = splat(1.9875691500e-4f);
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  I scale = (__builtin_convertvector(n, I) + 127) << 23;
+  return y * (V)scale;
+}
+inline V hyperbolic_tangent(V x) { return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f); }
+
+inline uint16_t to_bfloat16(float x) {
+  uint32_t u = load<uint32_t>(&x);
+  if ((u & 0x7fffffff) > 0x7f800000) return uint16_t(u >> 16) | 64;
+  return uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+}  // namespace
+
+extern "C" {
+
+struct Matrix {
+  const void* data;     // panels
+  const float* scale;   // int8: one for each output row
+  const int32_t* sums;  // int8: 128 times the sum of each output row
+  const float* bias;    // or null
+  int32_t rows;         // a multiple of 16
+  int32_t steps;        // a row's input bytes / 4
+  int32_t kind;
+};
+
+struct Layer {
+  Matrix qkv, out, gate_up, down;  // gate and up in alternating panels
+  const float *before_attention, *query_norm, *key_norm, *after_attention, *before_mlp, *after_mlp;  // null: none
+  int32_t window;  // 0: sees everything
+  int32_t rope;    // which of the two tables
+};
+
+struct Model {
+  int32_t layers, hidden, heads, kv_heads, head_dim, rotated, intermediate, activation;
+  float epsilon, attention_scale, embedding_scale, attention_cap, logit_cap;  // a cap of 0: none
+  int32_t cache_kind;
+  const Layer* layer;
+  const float* final_norm;
+  Matrix head, embedding;
+};
+
+struct Place {  // where one request stands
+  void* cache;
+  int64_t capacity;     // positions, a multiple of 16
+  const float* cos[2];  // [position][rotated / 2]
+  const float* sin[2];
+};
+}
+
+namespace {
+
+// ---- products: out[row][16 panel + lane] = sum over steps, for up to 12 rows and 4 panels at once ----
+
+struct Float32 {
+  typedef V Sum;
+  static inline V add(V sum, const char* w, uint32_t x) { return sum + load<V>(w) * as_float(x); }
+};
+struct Bfloat16 {
+  typedef V Sum;
+#if defined(__AVX512BF16__)
+  static inline V add(V sum, const char* w, uint32_t x) {
+    return (V)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32(int(x)));
+  }
+#else
+  static inline V add(V sum, const char* w, uint32_t x) {
+    U both = load<U>(w);
+    sum = sum + (V)(both << 16) * as_float(x << 16);
+    return sum + (V)(both & 0xffff0000u) * as_float(x & 0xffff0000u);
+  }
+#endif
+};
+struct Int8 {  // inputs are unsigned (128 added), weights signed; sums of products are exact
+  typedef I Sum;
+#if defined(__AVX512VNNI__)
+  static inline I add(I sum, const char* w, uint32_t x) {
+    return (I)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(int(x)), _mm512_loadu_si512(w));
+  }
+#else
+  static inline I add(I sum, const char* w, uint32_t x) {
+    I four = load<I>(w);
+    for (int byte = 0; byte < 4; byte++)
+      sum = sum + ((four << (24 - 8 * byte)) >> 24) * int32_t((x >> (8 * byte)) & 255);
+    return sum;
+  }
+#endif
+};
+
+constexpr int AHEAD = 2048;  // bytes fetched before they are needed
+
+template <class K, int ROWS, int PANELS>
+void tile(const char* w, size_t panel, int steps, const uint32_t* x, size_t stride, void* out) {
+  typename K::Sum sum[PANELS][ROWS] = {};
+  for (int s = 0; s < steps; s++) {
+    for (int p = 0; p < PANELS; p++) __builtin_prefetch(w + p * panel + s * size_t(64) + AHEAD);
+    for (int r = 0; r < ROWS; r++)
+      for (int p = 0; p < PANELS; p++) sum[p][r] = K::add(sum[p][r], w + p * panel + s * size_t(64), x[r * stride + s]);
+  }
+  memcpy(out, sum, sizeof sum);
+}
+
+typedef void (*Tile)(const char*, size_t, int, const uint32_t*, size_t, void*);
+template <class K, int R> constexpr void fill(Tile (&t)[MAX_ROWS + 1][MAX_PANELS + 1]) {
+  t[R][1] = tile<K, R, 1>;
+  t[R][2] = tile<K, R, 2>;
+  if constexpr (R <= 9) t[R][3] = tile<K, R, 3>;
+  if constexpr (R <= 6) t[R][4] = tile<K, R, 4>;
+  if constexpr (R > 1) fill<K, R - 1>(t);
+}
+struct Tiles {
+  Tile of[3][MAX_ROWS + 1][MAX_PANELS + 1] = {};
+  Tiles() {
+    fill<Float32, MAX_ROWS>(of[FLOAT32]);
+    fill<Bfloat16, MAX_ROWS>(of[BFLOAT16]);
+    fill<Int8, MAX_ROWS>(of[INT8]);
+  }
+};
+const Tiles TILES;
+inline int panels_at_once(int rows) { return rows <= 6 ? 4 : rows <= 9 ? 3 : 2; }
+
+// The rows that a product takes: `stride` 4-byte steps each, and for int8 a scale each.
+struct Inputs {
+  std::vector<uint32_t> data;
+  std::vector<float> scale;
+  size_t stride = 0;
+  void make(size_t rows, size_t steps) {
+    stride = steps + 16;  // rows must not lie a power of two apart
+    data.resize(rows * stride);
+    scale.resize(rows);
+  }
+  const uint32_t* row(size_t r) const { return data.data() + r * stride; }
+  void put(int kind, size_t r, const float* x, int count) {
+    uint32_t* to = data.data() + r * stride;
+    if (kind == FLOAT32) {
+      memcpy(to, x, count * sizeof(float));
+    } else if (kind == BFLOAT16) {
+      uint16_t* h = reinterpret_cast<uint16_t*>(to);
+      for (int i = 0; i < count; i++) h[i] = to_bfloat16(x[i]);
+    } else {
+      float most = 1e-10f;
+      for (int i = 0; i < count; i++) most = std::max(most, std::fabs(x[i]));
+      scale[r] = most / 127.0f;
+      float inverse = 127.0f / most;
+      uint8_t* b = reinterpret_cast<uint8_t*>(to);
+      for (int i = 0; i < count; i++) b[i] = uint8_t(int(std::nearbyint(x[i] * inverse)) + 128);
+    }
+  }
+};
+
+// Call from inside a parallel region. `each(panel, row, V)` gets the finished sums; `unit` panels always come together.
+template <class Each> void multiply(const Matrix& a, const Inputs& in, int n, int unit, Each each) {
+  const int panels = a.rows / LANES, units = panels / unit;
+  const size_t panel_bytes = size_t(a.steps) * 64;
+  const int blocks = (n + MAX_ROWS - 1) / MAX_ROWS;
+  const int block = (n + blocks - 1) / blocks;
+  const int at_once = panels_at_once(block) / unit * unit;
+  const int tasks = std::max(1, std::min(units, omp_get_num_threads() * 8));
+#pragma omp for schedule(dynamic, 1)
+  for (int task = 0; task < tasks; task++) {
+    const int from = int(int64_t(units) * task / tasks) * unit, to = int(int64_t(units) * (task + 1) / tasks) * unit;
+    for (int p = from; p < to;) {
+      const int now = std::min(at_once, to - p);
+      const char* w = static_cast<const char*>(a.data) + p * panel_bytes;
+      for (int r = 0; r < n; r += block) {
+        const int rows = std::min(block, n - r);
+        V sum[MAX_PANELS * MAX_ROWS];
+        TILES.of[a.kind][rows][now](w, panel_bytes, a.steps, in.row(r), in.stride, sum);
+        for (int i = 0; i < now; i++)
+          for (int j = 0; j < rows; j++) {
+            V v = sum[i * rows + j];
+            const int first = (p + i) * LANES;
+            if (a.kind == INT8)
+              v = __builtin_convertvector((I)v - load<I>(a.sums + first), V) * load<V>(a.scale + first) * in.scale[r + j];
+            if (a.bias) v += load<V>(a.bias + first);
+            sum[i * rows + j] = v;
+          }
+        for (int i = 0; i < now; i += unit)
+          for (int j = 0; j < rows; j++) each(p + i, r + j, &sum[i * rows + j], rows);
+      }
+      p += now;
+    }
+  }
+}
+
+// ---- the rest of a layer ----
+
+void normalise(const float* x, const float* weight, float epsilon, int count, float* out) {
+  V squares = {};
+  for (int i = 0; i < count; i += LANES) {
+    V v = load<V>(x + i);
+    squares += v * v;
+  }
+  const float factor = 1.0f / std::sqrt(total(squares) / float(count) + epsilon);
+  for (int i = 0; i < count; i += LANES) store(out + i, load<V>(x + i) * factor * load<V>(weight + i));
+}
+
+void rotate(float* x, int rotated, const float* cos, const float* sin) {
+  const int half = rotated / 2;
+  for (int i = 0; i < half; i++) {
+    const float a = x[i], b = x[i + half];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + half] = b * cos[i] + a * sin[i];
+  }
+}
+
+struct Work {
+  std::vector<float> x, add, qkv, logits;
+  Inputs hidden, queries, attended, inner;
+};
+
+struct Heads {  // one layer's keys and values of one head
+  char *keys, *values;
+};
+Heads heads_of(const Model& m, const Place& at, int layer, int head) {
+  const size_t one = size_t(at.capacity) * m.head_dim * bytes_of(m.cache_kind);
+  char* base = static_cast<char*>(at.cache) + (size_t(layer) * 2 * m.kv_heads) * one;
+  return {base + head * one, base + (m.kv_heads + head) * one};
+}
+
+void remember(const Model& m, const Place& at, int layer, int head, int position, const float* key, const float* value) {
+  Heads to = heads_of(m, at, layer, head);
+  const int d = m.head_dim;
+  if (m.cache_kind == FLOAT32) {
+    float *k = reinterpret_cast<float*>(to.keys), *v = reinterpret_cast<float*>(to.values);
+    for (int i = 0; i < d; i++) k[(size_t(position / LANES) * d + i) * LANES + position % LANES] = key[i];
+    for (int i = 0; i < d; i++) v[(size_t(i / LANES) * at.capacity + position) * LANES + i % LANES] = value[i];
+  } else {
+    uint16_t *k = reinterpret_cast<uint16_t*>(to.keys), *v = reinterpret_cast<uint16_t*>(to.values);
+    for (int i = 0; i < d; i++)
+      k[((size_t(position / LANES) * (d / 2) + i / 2) * LANES + position % LANES) * 2 + i % 2] = to_bfloat16(key[i]);
+    for (int i = 0; i < d; i++)
+      v[((size_t(i / LANES) * (at.capacity / 2) + position / 2) * LANES + i % LANES) * 2 + position % 2] =
+          to_bfloat16(value[i]);
+  }
+}
+
+// Query rows `first` up to `first + count` of one key head; row r is head `r % group` of the pass's token `r / group`.
+void attend(const Model& m, const Place& at, int layer, int head, int start, int first, int count, Work& work) {
+  const int group = m.heads / m.kv_heads, d = m.head_dim, kind = m.cache_kind, window = m.layer[layer].window;
+  const int per_step = 4 / bytes_of(kind);
+  const Heads past = heads_of(m, at, layer, head);
+  auto position = [&](int r) { return start + (first + r) / group; };
+  auto lowest = [&](int r) { return window ? std::max(0, position(r) - window + 1) : 0; };
+  const int low = lowest(0) / LANES, high = position(count - 1) / LANES + 1, span = (high - low) * LANES;
+  thread_local std::vector<float> score;
+  thread_local std::vector<uint32_t> weight;
+  score.resize(size_t(count) * span);
+  weight.resize(size_t(count) * span);
+
+  const uint32_t* q = work.queries.row(0) + (size_t(head) * group * work.queries.stride);
+  thread_local std::vector<uint32_t> gathered;
+  const int steps = d / per_step;
+  gathered.resize(size_t(count) * steps);
+  for (int r = 0; r < count; r++) {
+    const int token = (first + r) / group, h = (first + r) % group;
+    memcpy(&gathered[size_t(r) * steps], q + (size_t(token) * m.heads + h) * work.queries.stride, steps * 4);
+  }
+  V sum[MAX_PANELS * MAX_ROWS];
+  for (int p = low; p < high;) {
+    const int now = std::min(panels_at_once(count), high - p);
+    TILES.of[kind][count][now](past.keys + size_t(p) * steps * 64, size_t(steps) * 64, steps, gathered.data(), steps, sum);
+    for (int i = 0; i < now; i++)
+      for (int r = 0; r < count; r++) {
+        V v = sum[i * count + r] * m.attention_scale;
+        if (m.attention_cap > 0) v = hyperbolic_tangent(v / m.attention_cap) * m.attention_cap;
+        store(&score[size_t(r) * span + (p + i - low) * LANES], v);
+      }
+    p += now;
+  }
+  float inverse[MAX_ROWS];
+  const size_t weights = size_t(span) / per_step;
+  for (int r = 0; r < count; r++) {
+    float* s = &score[size_t(r) * span];
+    const int from = lowest(r) - low * LANES, to = position(r) - low * LANES + 1;
+    V most = splat(-INFINITY);
+    for (int i = 0; i < span; i += LANES) {
+      I index = I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + i;
+      V v = load<V>(s + i);
+      v = (index >= from) & (index < to) ? v : splat(-INFINITY);
+      most = v > most ? v : most;
+      store(s + i, v);
+    }
+    const float top = largest(most);
+    V sums = {};
+    for (int i = 0; i < span; i += LANES) {
+      V v = load<V>(s + i);
+      v = v == splat(-INFINITY) ? V{} : exponential(v - top);
+      store(s + i, v);
+    }
+    // the sum runs from the row's first own block, so a longer span adds only zeros
+    for (int i = 0; i < span; i += LANES) sums += load<V>(s + i);
+    inverse[r] = 1.0f / total(sums);
+    uint32_t* w = &weight[r * weights];
+    if (kind == FLOAT32) memcpy(w, s, span * sizeof(float));
+    else
+      for (int i = 0; i < span; i++) reinterpret_cast<uint16_t*>(w)[i] = to_bfloat16(s[i]);
+  }
+  const size_t value_panel = size_t(at.capacity) * LANES * bytes_of(kind);
+  const size_t skipped = size_t(low) * LANES / per_step * 64;
+  for (int p = 0; p < d / LANES;) {
+    const int now = std::min(panels_at_once(count), d / LANES - p);
+    TILES.of[kind][count][now](past.values + p * value_panel + skipped, value_panel, int(weights), weight.data(), weights,
+                               sum);
+    for (int i = 0; i < now; i++)
+      for (int r = 0; r < count; r++) {
+        const int token = (first + r) / group, h = head * group + (first + r) % group;
+        store(&work.qkv[(size_t(token) * m.heads + h) * d + (p + i) * LANES], sum[i * count + r] * inverse[r]);
+      }
+    p += now;
+  }
+}
+
+// The value of a token, from panels.
+void embed(const Model& m, int token, float* x) {
+  const Matrix& e = m.embedding;
+  const char* at = static_cast<const char*>(e.data) + (size_t(token / LANES) * e.steps * LANES + token % LANES) * 4;
+  for (int s = 0; s < e.steps; s++, at += 64) {
+    const uint32_t w = load<uint32_t>(at);
+    if (e.kind == FLOAT32) x[s] = as_float(w);
+    else x[2 * s] = as_float(w << 16), x[2 * s + 1] = as_float(w & 0xffff0000u);
+  }
+  for (int i = 0; i < m.hidden; i++) x[i] *= m.embedding_scale;
+}
+
+// Inside a parallel region: a pass over n tokens at positions start...; logits [rows][vocabulary] of the last rows.
+void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int start, int rows, float* logits, Work& work) {
+  const int hidden = m.hidden, d = m.head_dim, group = m.heads / m.kv_heads;
+  const int qkv_width = (m.heads + 2 * m.kv_heads) * d;
+  auto x = [&](int r) { return &work.x[size_t(r) * hidden]; };
+  auto add = [&](int r) { return &work.add[size_t(r) * hidden]; };
+#pragma omp single
+  {
+    work.x.resize(size_t(n) * hidden);
+    work.add.resize(size_t(n) * hidden);
+    work.qkv.resize(size_t(n) * qkv_width);
+    work.hidden.make(n, hidden);
+    work.queries.make(size_t(n) * m.heads, d);
+    work.attended.make(n, size_t(m.heads) * d);
+    work.inner.make(n, m.intermediate);
+  }
+#pragma omp for
+  for (int r = 0; r < n; r++) {
+    embed(m, tokens[r], x(r));
+    thread_local std::vector<float> h;
+    h.resize(hidden);
+    normalise(x(r), m.layer[0].before_attention, m.epsilon, hidden, h.data());
+    work.hidden.put(m.layer[0].qkv.kind, r, h.data(), hidden);
+  }
+  for (int l = 0; l < m.layers; l++) {
+    const Layer& layer = m.layer[l];
+    multiply(layer.qkv, work.hidden, n, 1, [&](int p, int r, const V* v, int) {
+      store(&work.qkv[size_t(r) * qkv_width + p * LANES], *v);
+    });
+    const float *cos = at.cos[layer.rope], *sin = at.sin[layer.rope];
+    const int parts = m.heads + m.kv_heads;
+#pragma omp for
+    for (int i = 0; i < n * parts; i++) {
+      const int r = i / parts, h = i % parts, half = m.rotated / 2;
+      float* one = &work.qkv[size_t(r) * qkv_width + size_t(h) * d];
+      const float* norm = h < m.heads ? layer.query_norm : layer.key_norm;
+      if (norm) normalise(one, norm, m.epsilon, d, one);
+      rotate(one, m.rotated, cos + size_t(start + r) * half, sin + size_t(start + r) * half);
+      if (h < m.heads) work.queries.put(m.cache_kind, size_t(r) * m.heads + h, one, d);
+      else remember(m, at, l, h - m.heads, start + r, one, one + size_t(m.kv_heads) * d);
+    }
+    const int all = n * group;
+    const int spread = std::max(1, all * m.kv_heads / std::max(1, 2 * omp_get_num_threads()));
+    const int block = std::min({MAX_ROWS, all, std::max(4, spread)}), blocks = (all + block - 1) / block;
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < m.kv_heads * blocks; i++) {
+      const int first = i % blocks * block;
+      attend(m, at, l, i / blocks, start, first, std::min(block, all - first), work);
+    }
+#pragma omp for
+    for (int r = 0; r < n; r++) work.attended.put(layer.out.kind, r, &work.qkv[size_t(r) * m.heads * d], m.heads * d);
+    auto keep = [&](int p, int r, const V* v, int) { store(add(r) + p * LANES, *v); };
+    multiply(layer.out, work.attended, n, 1, keep);
+    auto join = [&](const float* after, const float* before, int kind) {  // residual, and the next part's inputs
+#pragma omp for
+      for (int r = 0; r < n; r++) {
+        if (after) normalise(add(r), after, m.epsilon, hidden, add(r));
+        for (int i = 0; i < hidden; i += LANES) store(x(r) + i, load<V>(x(r) + i) + load<V>(add(r) + i));
+        normalise(x(r), before, m.epsilon, hidden, add(r));
+        work.hidden.put(kind, r, add(r), hidden);
+      }
+    };
+    join(layer.after_attention, layer.before_mlp, layer.gate_up.kind);
+#pragma omp single
+    work.logits.resize(size_t(n) * m.intermediate);
+    multiply(layer.gate_up, work.hidden, n, 2, [&](int p, int r, const V* v, int rows_now) {
+      V gate = v[0], up = v[rows_now];
+      if (m.activation == 0) gate = gate / (1.0f + exponential(-gate));
+      else gate = 0.5f * gate * (1.0f + hyperbolic_tangent(0.7978845608f * (gate + 0.044715f * gate * gate * gate)));
+      store(&work.logits[size_t(r) * m.intermediate + p / 2 * LANES], gate * up);
+    });
+#pragma omp for
+    for (int r = 0; r < n; r++)
+      work.inner.put(layer.down.kind, r, &work.logits[size_t(r) * m.intermediate], m.intermediate);
+    multiply(layer.down, work.inner, n, 1, keep);
+    const bool last = l + 1 == m.layers;
+    join(layer.after_mlp, last ? m.final_norm : m.layer[l + 1].before_attention, last ? m.head.kind : m.layer[l + 1].qkv.kind);
+  }
+  if (rows == 0) return;
+#pragma omp for
+  for (int r = n - rows; r < n; r++) work.hidden.put(m.head.kind, r - n + rows, add(r), hidden);
+  multiply(m.head, work.hidden, rows, 1, [&](int p, int r, const V* v, int) {
+    V y = *v;
+    if (m.logit_cap > 0) y = hyperbolic_tangent(y / m.logit_cap) * m.logit_cap;
+    store(logits + size_t(r) * m.head.rows + p * LANES, y);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+// source [rows][steps] 4-byte steps -> panels; rows beyond `rows` up to a multiple of 16 become zero
+void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps, int64_t panel_stride) {
+  const int64_t panels = (rows + LANES - 1) / LANES;
+#pragma omp parallel for schedule(dynamic, 4)
+  for (int64_t p = 0; p < panels; p++) {
+    uint32_t* out = reinterpret_cast<uint32_t*>(to + p * panel_stride * steps * 64);
+    for (int64_t s0 = 0; s0 < steps; s0 += 16)
+      for (int lane = 0; lane < LANES; lane++) {
+        const int64_t row = p * LANES + lane;
+        for (int64_t s = s0; s < std::min(steps, s0 + 16); s++)
+          out[s * LANES + lane] = row < rows ? load<uint32_t>(from + (row * steps + s) * 4) : 0;
+      }
+  }
+}
+
+void draftproof_read(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start, int32_t rows,
+                     float* logits) {
+  static thread_local Work work;
+  Work& shared = work;
+#pragma omp parallel
+  pass(*m, *at, tokens, n, start, rows, logits, shared);
+}
+
+// Reads n tokens, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last.
+void draftproof_write(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start, int32_t count,
+                      int32_t vocabulary, int32_t* written, float* best) {
+  static thread_local Work work;
+  static thread_local std::vector<float> logits;
+  logits.resize(m->head.rows);
+  Work& shared = work;
+  float* row = logits.data();
+  constexpr int PARTS = 64;
+  float top[PARTS];
+  int32_t where[PARTS];
+#pragma omp parallel
+  for (int step = 0; step < count; step++) {
+    if (step == 0) pass(*m, *at, tokens, n, start, 1, row, shared);
+    else pass(*m, *at, written + step - 1, 1, start + n + step - 1, 1, row, shared);
+#pragma omp for
+    for (int part = 0; part < PARTS; part++) {
+      const int from = int(int64_t(vocabulary) * part / PARTS), to = int(int64_t(vocabulary) * (part + 1) / PARTS);
+      top[part] = -INFINITY, where[part] = from;
+      for (int i = from; i < to; i++)
+        if (row[i] > top[part] || row[i] != row[i]) {
+          top[part] = row[i], where[part] = i;
+          if (row[i] != row[i]) break;
+        }
+    }
+#pragma omp single
+    {
+      int found = 0;
+      for (int part = 0; part < PARTS; part++)
+        if (top[part] > top[found] || top[part] != top[part]) {
+          found = part;
+          if (top[part] != top[part]) break;
+        }
+      written[step] = where[found], best[step] = top[found];
+    }
+  }
+}
+
+int32_t draftproof_level() {
+#if defined(__AVX512BF16__)
+  return 2;
+#elif defined(__AVX512F__)
+  return 1;
+#else
+  return 0;
+#endif
+}
+}

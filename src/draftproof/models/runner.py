@@ -1,0 +1,143 @@
+"""How a model runs one pass. The session above decides which tokens a pass reads; what reads them is here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel
+
+from draftproof.models.cache import PositionCache
+from draftproof.models.native.decoder import NativeCache, NativeDecoder
+
+
+class Runner(Protocol):
+    """Passes of one model over one cache that is addressed by position."""
+
+    @property
+    def width(self) -> int:
+        """Number of logits in a row."""
+        ...
+
+    def reset(self, reserve: int) -> None:
+        """Expect a text of about `reserve` tokens; what the cache holds counts as stale."""
+        ...
+
+    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
+        """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
+        ...
+
+    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+        """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, reading all but the last.
+
+        Returns those tokens and their logits.
+        """
+        ...
+
+
+class NativeRunner:
+    """Compiled passes on the CPU. A row's bits never depend on the shape of its pass."""
+
+    def __init__(self, decoder: NativeDecoder) -> None:
+        self._cache = NativeCache(decoder)
+        self.width = decoder.width
+
+    def reset(self, reserve: int) -> None:
+        self._cache.reserve(reserve)
+
+    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
+        return self._cache.read(tokens, start, last)
+
+    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+        return self._cache.write(tokens, start, count)
+
+
+class TransformersRunner:
+    """Passes through a transformers model.
+
+    With `shape`, every pass of that many tokens or fewer is padded to it, and sees a cache of one length for the whole
+    request: then a row's bits do not depend on what stands beside it. Longer passes, which read a prompt, are as they
+    are: they are the same whatever is guessed later.
+    """
+
+    def __init__(self, model: PreTrainedModel, shape: int | None = None) -> None:
+        self.model = model
+        self.shape = shape
+        config = model.config.get_text_config(decoder=True)
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
+        self.attention_windows = attention_windows(config)
+        self._additive = config._attn_implementation == "eager"
+        self._positions = getattr(config, "max_position_embeddings", None)
+        head = model.get_output_embeddings()
+        self._width = int(config.vocab_size if head is None else head.weight.shape[0])
+        self.cache = PositionCache()
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def reset(self, reserve: int) -> None:
+        self.cache.reserve(reserve + (self.shape or 0), whole=self.shape is not None)
+
+    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
+        n = len(tokens)
+        padded = n if self.shape is None or n > self.shape else self.shape
+        device = self.model.device
+        ids = torch.tensor([[*tokens, *[0] * (padded - n)]], device=device)
+        positions = torch.arange(start, start + padded, device=device)
+        keep = last if padded == n and self.shape is None else padded
+        return self._pass(ids, positions, start, keep)[keep - padded + n - last : keep - padded + n]
+
+    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+        written: list[int] = []
+        logits: list[float] = []
+        for _ in range(count):
+            best, token = self.run(tokens, start, 1)[0].max(dim=-1)
+            start += len(tokens)
+            tokens = [int(token)]
+            written.append(int(token))
+            logits.append(float(best))
+        return written, logits
+
+    def _pass(self, ids: torch.Tensor, positions: torch.Tensor, start: int, keep: int) -> torch.Tensor:
+        """Return the final `keep` rows of a pass over `ids` `[1, n]` that stand at `positions` `[n]`."""
+        seen = self.cache.place(start, start + ids.shape[1])
+        kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
+        if self._keep_name:
+            kwargs[self._keep_name] = keep
+        # padding may stand behind the last position that the model has a number for; it is not looked at
+        known = positions if self._positions is None else positions.clamp(max=self._positions - 1)
+        output = self.model(
+            input_ids=ids, position_ids=known[None], attention_mask=self._masks(positions, seen), **kwargs
+        )
+        rows: torch.Tensor = output.logits[0, -keep:]
+        return rows
+
+    def _masks(self, positions: torch.Tensor, seen: int) -> torch.Tensor | dict[str, torch.Tensor]:
+        """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
+        masks = {kind: self._mask(positions, seen, window) for kind, window in self.attention_windows.items()}
+        return masks if len(masks) > 1 else next(iter(masks.values()))
+
+    def _mask(self, positions: torch.Tensor, seen: int, window: int | None) -> torch.Tensor:
+        keys = torch.arange(seen, device=positions.device)
+        visible = keys <= positions[:, None]
+        if window is not None:
+            visible &= keys > positions[:, None] - window
+        if self._additive:
+            dtype = self.model.dtype
+            zero = torch.zeros((), dtype=dtype, device=positions.device)
+            return torch.where(visible, zero, torch.finfo(dtype).min)[None, None]
+        return visible[None, None]
+
+
+def attention_windows(config: Any) -> dict[str, int | None]:
+    """Return the attention window of each kind of layer, None for layers that see everything."""
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if kinds is None:
+        return {"full_attention": None} if window is None else {"sliding_attention": window}
+    return {kind: window if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}

@@ -1,0 +1,272 @@
+"""Compiled passes give transformers' logits, and a row's bits depend on nothing but the text before it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from draftproof import CompileError, Speculator
+from draftproof.models.native import library as library_module
+from draftproof.models.native.decoder import NativeCache, NativeDecoder, refuse
+from draftproof.testing import noisy, random_model
+from tests.architectures import NATIVE, build
+
+IDS = [(11 + 7 * i) % 300 for i in range(60)]
+
+
+def plain_rows(model, ids=IDS):
+    with torch.inference_mode():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
+
+
+def rows_in_pieces(decoder, pieces, ids=IDS):
+    cache, start, rows = NativeCache(decoder), 0, []
+    for size in pieces:
+        rows.append(cache.read(ids[start : start + size], start, size))
+        start += size
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_logits_are_those_of_transformers(name):
+    model = build(name)
+    rows = rows_in_pieces(NativeDecoder(model), [len(IDS)])
+    wanted = plain_rows(model)
+    assert (rows - wanted).abs().max() < 1e-4 * wanted.abs().max()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tie_word_embeddings": True},
+        {"vocab_size": 301},
+        {"attention_bias": True, "mlp_bias": True},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1, "head_dim": 32},
+        {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "rope_theta": 1e4,
+            }
+        },
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_of_a_llama_mean_the_same(settings):
+    model = random_model(**settings)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_()
+    rows = rows_in_pieces(NativeDecoder(model), [len(IDS)])
+    wanted = plain_rows(model)
+    assert (rows - wanted).abs().max() < 1e-4 * wanted.abs().max()
+
+
+def test_in_bfloat16_they_are_closer_to_float32_than_transformers_own():
+    exact = plain_rows(random_model())
+    model = random_model().to(torch.bfloat16)
+    rounded = plain_rows(model.float())  # the same weights, no rounding on the way
+    model = model.to(torch.bfloat16)
+    ours = (rows_in_pieces(NativeDecoder(model), [len(IDS)]) - rounded).square().mean()
+    theirs = (plain_rows(model) - rounded).square().mean()
+    assert ours < theirs
+    assert ours < exact.square().mean() / 100
+
+
+PIECES = [[1] * 60, [60], [20, 1, 1, 9, 13, 16], [7, 2, 3, 4, 5, 6, 33], [12, 13, 25, 10]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_row_has_the_same_bits_in_passes_of_every_shape(name, dtype):
+    decoder = NativeDecoder(build(name).to(dtype))
+    first, *others = (rows_in_pieces(decoder, pieces) for pieces in PIECES)
+    assert all(torch.equal(first, rows) for rows in others)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    decoder = NativeDecoder(random_model().to(torch.bfloat16))
+    one = rows_in_pieces(decoder, [20, 1, 9, 30])
+    try:
+        torch.set_num_threads(3)
+        three = rows_in_pieces(decoder, [20, 1, 9, 30])
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(one, three)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["llama", "mistral-window"])
+def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name, dtype):
+    decoder = NativeDecoder(build(name).to(dtype))
+    wanted = rows_in_pieces(decoder, [60])
+    layers, _, heads, size = decoder.kv_shape
+    cache = NativeCache(decoder)
+    cache.reserve(100)
+    cache._data.view(dtype).fill_(1e30)
+    rows = torch.cat([cache.read(IDS[:30], 0, 30), cache.read(IDS[30:39], 30, 9), cache.read(IDS[39:], 39, 21)])
+    assert torch.equal(rows, wanted)
+    assert (layers, heads, size) == (2, 2, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_going_back_is_writing_again(dtype):
+    decoder = NativeDecoder(random_model().to(dtype))
+    cache = NativeCache(decoder)
+    cache.read(IDS[:30], 0, 1)
+    cache.read([5, 6, 7, 8, 9], 20, 1)  # other tokens from position 20 on
+    assert torch.equal(cache.read(IDS[20:60], 20, 40), rows_in_pieces(decoder, [60])[20:])
+
+
+def test_a_cache_that_grows_keeps_its_bits():
+    decoder = NativeDecoder(random_model().to(torch.bfloat16))
+    large = NativeCache(decoder)
+    large.reserve(200)
+    small, sizes, start = NativeCache(decoder), set(), 0
+    for size in (5, 11, 1, 16, 27):
+        assert torch.equal(*(c.read(IDS[start : start + size], start, size) for c in (small, large)))
+        start += size
+        sizes.add(small.capacity)
+    assert len(sizes) > 2
+    assert large.capacity == 208
+
+
+@pytest.mark.parametrize("tokens", [[7], IDS[:20]])
+def test_writing_is_reading_the_most_likely_token_again_and_again(tokens):
+    decoder = NativeDecoder(random_model())
+    cache, other = NativeCache(decoder), NativeCache(decoder)
+    written, best = cache.write(tokens, 0, 8)
+    text = list(tokens)
+    for token, logit in zip(written, best, strict=True):
+        row = other.read(text, 0, 1)[0]
+        assert (int(row.argmax()), float(row.max())) == (token, logit)
+        text.append(token)
+    assert torch.equal(cache.read([written[-1]], len(text) - 1, 1), other.read(text, 0, 1))
+
+
+def test_of_equal_logits_the_lowest_id_is_written():
+    model = random_model()
+    with torch.no_grad():
+        model.lm_head.weight[:] = model.lm_head.weight[0]
+    assert NativeCache(NativeDecoder(model)).write([7], 0, 3)[0] == [0, 0, 0]
+
+
+def test_logits_that_are_not_numbers_are_told():
+    model = random_model()
+    with torch.no_grad():
+        model.lm_head.weight[17] = float("nan")
+    draft = Speculator(random_model(), model, k=3, compile="on")
+    made = draft.generate([5, 9, 7], max_new_tokens=8, check=True)
+    assert made.counts.proposed == 0
+    assert "non-finite" in made.warnings[0]
+
+
+def test_kernels_for_another_processor_keep_a_rows_bits(tmp_path, monkeypatch):
+    """The code for processors without bfloat16 or 512-bit instructions, which this machine would not choose."""
+    monkeypatch.setattr(library_module, "FLAGS", ("-O3", "-std=c++17", "-fPIC", "-fopenmp", "-w"))
+    target = tmp_path / "kernels.so"
+    library_module._compile(target)
+    plainer = library_module._loaded(target)
+    assert plainer.draftproof_level() == 0
+    for dtype in (torch.float32, torch.bfloat16):
+        model = random_model().to(dtype)
+        decoder = NativeDecoder(model)
+        usual = rows_in_pieces(decoder, [60])
+        decoder.library = plainer
+        first, *others = (rows_in_pieces(decoder, pieces) for pieces in PIECES)
+        assert all(torch.equal(first, rows) for rows in others)
+        assert (first - usual).abs().max() < (1e-4 if dtype == torch.float32 else 0.02) * usual.abs().max()
+
+
+def test_what_cannot_be_compiled_goes_through_transformers_and_says_why():
+    class Other(LlamaForCausalLM):
+        """Somebody's own forward may do anything."""
+
+    config = LlamaConfig(**random_model().config.to_dict())
+    for model, reason in (
+        (build("gpt2"), "'gpt2'"),
+        (build("mixtral"), "'mixtral'"),
+        (Other(config).eval(), "cover"),
+        (random_model().to(torch.float16), "float16"),
+        (random_model(hidden_size=72, num_attention_heads=6), "multiples"),
+        (random_model(hidden_act="relu"), "relu"),
+        (
+            random_model(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
+            "dynamic",
+        ),
+    ):
+        with pytest.raises(CompileError, match=reason):
+            refuse(model)
+    model = build("gpt2")
+    speculator = Speculator(model, model, compile="on")
+    assert "passes go through transformers" in " ".join(speculator.notes)
+    assert speculator.generate([5, 9], max_new_tokens=5, check=True).identical
+
+
+def test_without_a_compiler_decoding_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
+    library_module._target.cache_clear()
+    try:
+        for compiler, reason in (
+            ("/bin/false", "does not run"),
+            (str(_broken(tmp_path)), "failed: kernels.cpp: error"),
+        ):
+            monkeypatch.setenv("CXX", compiler)
+            library_module._target.cache_clear()
+            speculator = Speculator("demo-target", "demo-draft", compile="on")
+            assert speculator.target.decoder is None
+            assert reason in speculator.notes[0]
+            assert speculator.generate("The", max_new_tokens=5, check=True).identical
+    finally:
+        library_module._target.cache_clear()
+
+
+def _broken(folder):
+    """A compiler that knows its version, and no more."""
+    script = folder / "c++"
+    script.write_text("#!/bin/sh\n[ $1 = --version ] && exit 0\necho 'kernels.cpp: error: no' >&2; exit 1\n")
+    script.chmod(0o755)
+    return script
+
+
+def test_nobody_waits_for_the_compiler_by_default(tmp_path):
+    """The first run goes through transformers while the kernels are made; the next has them."""
+    code = (
+        "from draftproof import Speculator; s = Speculator('demo-target', 'demo-draft'); "
+        "print(s.target.placement.passes, *s.notes)"
+    )
+    env = {"DRAFTPROOF_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"}
+
+    def run():
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+        return done.stdout
+
+    first = run()
+    assert first.startswith("transformers")
+    assert "in the background" in first
+    deadline = time.monotonic() + 90
+    while not list(tmp_path.glob("compiled/*.so")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert run().startswith("compiled")
+
+
+def test_weights_are_held_once():
+    speculator = Speculator("demo-target", compile="on")
+    assert speculator.target.model.device.type == "meta"
+    kept = Speculator("demo-target", compile="on", keep_weights=True)
+    assert kept.target.model.device.type == "cpu"
+    model = random_model()
+    assert Speculator(model, noisy(model, 0.1), compile="on").target.model is model
+    assert model.device.type == "cpu"
