@@ -162,6 +162,8 @@ class Placement:
     reason: str
     passes: Literal["compiled", "transformers"] = "transformers"
     """Who runs the passes: compiled code of ours, or transformers."""
+    weights: str | None = None
+    """What the weights were quantised to, if they were."""
 
 
 @dataclass(frozen=True, slots=True)

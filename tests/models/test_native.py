@@ -10,9 +10,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from draftproof import CompileError, Speculator
+from draftproof import CompileError, ConfigError, Speculator
 from draftproof.models.native import library as library_module
 from draftproof.models.native.decoder import NativeCache, NativeDecoder, refuse
+from draftproof.models.quantise import quantise
 from draftproof.testing import noisy, random_model
 from tests.architectures import NATIVE, build
 
@@ -270,3 +271,37 @@ def test_weights_are_held_once():
     model = random_model()
     assert Speculator(model, noisy(model, 0.1), compile="on").target.model is model
     assert model.device.type == "cpu"
+
+
+def test_eight_bit_weights_are_torchaos():
+    """To the last digits, but where an input sits on the edge between two whole numbers, and the model itself jumps.
+
+    A row's largest input does, if it is negative: its scale puts it at -127.5.
+    """
+    model = random_model(num_hidden_layers=1, vocab_size=301, attention_bias=True)
+    full = plain_rows(model)
+    quantise(model)
+    wanted, rows = plain_rows(model), rows_in_pieces(NativeDecoder(model), [60])
+    error = (rows - wanted).abs().amax(dim=1)
+    assert (error < 1e-5 * wanted.abs().max()).float().mean() > 0.3
+    assert error.max() < 2 * (full - wanted).abs().max()
+
+
+def test_eight_bit_rows_have_the_same_bits_in_passes_of_every_shape():
+    model = random_model()
+    quantise(model)
+    decoder = NativeDecoder(model)
+    first, *others = (rows_in_pieces(decoder, pieces) for pieces in PIECES)
+    assert all(torch.equal(first, rows) for rows in others)
+
+
+def test_speculation_on_quantised_weights_writes_their_own_text():
+    speculator = Speculator("demo-target", "demo-draft", k=3, weights="int8", compile="on")
+    assert speculator.target.placement.weights == speculator.draft.placement.weights == "int8"
+    assert speculator.generate('The "if"', max_new_tokens=40, check=True).identical
+    mixed = Speculator("demo-target", "demo-draft", weights="int8", draft_weights="none", compile="on")
+    assert mixed.draft.placement.weights is None
+    with pytest.raises(ConfigError, match="int3"):
+        Speculator("demo-target", weights="int3")
+    with pytest.raises(ConfigError, match="loaded already"):
+        Speculator(random_model(), weights="int8")

@@ -37,6 +37,8 @@ def bench(
     engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[
         Path | None,
@@ -60,6 +62,8 @@ def bench(
             k=at,
             device=device,
             dtype=dtype,
+            weights=weights,
+            draft_weights=draft_weights,
             compile="on" if compile == "auto" else compile,
             keep_weights=engine != "draftproof",  # other engines run the models through transformers
         )

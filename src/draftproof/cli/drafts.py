@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ def drafts(
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
 ) -> None:
@@ -34,7 +35,8 @@ def drafts(
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        loaded = shell.load_model(progress, target, device=device, dtype=dtype, compile=compile)
+        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile, "weights": weights}
+        loaded = shell.load_model(progress, target, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
         from draftproof.report.terminal import console
@@ -42,7 +44,10 @@ def drafts(
         from draftproof.results.trust import doubt_machine
 
         pairs, failed = compare.pair_up(
-            loaded, draft, lambda name: shell.load_model(progress, name, device=device, dtype=dtype, compile=compile), k
+            loaded,
+            draft,
+            lambda name: shell.load_model(progress, name, **how),
+            k,
         )
         notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
         options = {"max_new_tokens": max_new_tokens, "repeats": repeats}

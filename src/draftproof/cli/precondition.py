@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ def precondition(
     sweeps: Annotated[int, typer.Option(help="Times each size is measured.")] = 9,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
@@ -34,10 +35,8 @@ def precondition(
         jobs = [("target", model, dtype, wanted)]
         jobs += [] if compare_dtype is None else [("target", model, compare_dtype, wanted)]
         jobs += [] if draft is None else [("draft", draft, dtype, [1, 2])]
-        loaded = [
-            (role, shell.load_model(progress, name, device=device, dtype=in_dtype, compile=compile), ns)
-            for role, name, in_dtype, ns in jobs
-        ]
+        how: dict[str, Any] = {"device": device, "compile": compile, "weights": weights}
+        loaded = [(role, shell.load_model(progress, name, dtype=one, **how), ns) for role, name, one, ns in jobs]
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
         from draftproof.report import summary, tables

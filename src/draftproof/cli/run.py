@@ -34,6 +34,8 @@ def run(
     stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be given again.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[
         str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed where it is nearly free.")
@@ -62,6 +64,8 @@ def run(
             k=k,
             device=device,
             dtype=dtype,
+            weights=weights,
+            draft_weights=draft_weights,
             compile=compile,
             numerics=numerics,
             draft_device=draft_device,

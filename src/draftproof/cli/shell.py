@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ def errors_in_one_line() -> Iterator[Console]:
     from draftproof.report.terminal import console
 
     progress = console(errors=True)
+    logging.getLogger("torchao").setLevel(logging.ERROR)  # at import it lists the CUDA libraries that a CPU lacks
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode shows "?" for what it cannot show
 
@@ -99,16 +101,18 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
         yield lambda: shown.advance(task)
 
 
+WEIGHTS_HELP = "int8: quantise the target (needs torchao); it then is the model whose text is wanted."
+DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 
 
-def load_model(progress: Console, name: str, *, device: str, dtype: str, compile: str = "off") -> Loaded:
+def load_model(progress: Console, name: str, *, compile: str = "off", **options: Any) -> Loaded:
     """Load one model to be measured, showing that something happens; `auto` waits for the compiler."""
     with progress.status(f"loading {name}"):
         from draftproof.models.load import load as load_one
 
         _quieten()
-        return load_one(name, device=device, dtype=dtype, compile="on" if compile == "auto" else compile)
+        return load_one(name, compile="on" if compile == "auto" else compile, **options)
 
 
 def _quieten() -> None:

@@ -64,7 +64,9 @@ class Speculator:
     otherwise. `compile` is `"auto"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over loaded
     keep the passes they have unless it is `"on"`. `numerics` is `"fixed"` (the same bits with speculation on and off;
     unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
-    `"auto"` (fixed where it costs next to nothing here); `.numerics` says which it is and why.
+    `"auto"` (fixed where it costs next to nothing here); `.numerics` says which it is and why. `weights="int8"`
+    quantises what is loaded here; the quantised target then is the target. The draft follows, unless `draft_weights`
+    says `"none"`.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -82,6 +84,8 @@ class Speculator:
         revision: str | None = None,
         draft_revision: str | None = None,
         draft_window: int | None = None,
+        weights: str | None = None,
+        draft_weights: str | None = None,
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
         compile: str = "auto",
@@ -90,10 +94,11 @@ class Speculator:
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
-        if draft is None and (draft_device, draft_dtype, draft_revision, draft_window, draft_tokenizer) != (None,) * 5:
+        of_the_draft = (draft_device, draft_dtype, draft_revision, draft_window, draft_weights, draft_tokenizer)
+        if draft is None and of_the_draft != (None,) * 6:
             raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
         passes: dict[str, Any] = {"compile": compile, "keep_weights": keep_weights}
-        self.target = open_model(target, tokenizer, device, dtype, revision, **passes)
+        self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, **passes)
         self.draft: Loaded | None = None
         self.notes: list[str] = list(self.target.notes)
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
@@ -111,6 +116,7 @@ class Speculator:
                 draft_dtype or (dtype if loaded_here else "auto"),
                 draft_revision,
                 why,
+                weights=draft_weights or (weights if loaded_here else None),
                 **passes,
             )
             self._draft_session = self.draft.session(draft_window)

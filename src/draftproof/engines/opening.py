@@ -31,6 +31,7 @@ def open_model(
     because: str = "asked for",
     compile: str = "auto",
     keep_weights: bool = False,
+    weights: str | None = None,
 ) -> Loaded:
     """Load `source` if it is a name, and take it as it is if it is a model."""
     if isinstance(source, str | Path):
@@ -42,10 +43,13 @@ def open_model(
             because=because,
             compile=compile,
             keep_weights=keep_weights,
+            weights=weights,
         )
         return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
-    if (device, dtype, revision) != ("auto", "auto", None):
-        raise ConfigError("device, dtype and revision are for models that are loaded here; this one is loaded already.")
+    if (device, dtype, revision, weights) != ("auto", "auto", None, None):
+        raise ConfigError(
+            "device, dtype, revision and weights are for models that are loaded here; this one is loaded already."
+        )
     if isinstance(source, Loaded):
         return source
     if not isinstance(source, PreTrainedModel):

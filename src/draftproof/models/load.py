@@ -18,6 +18,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCa
 from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadError, MissingExtraError
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import DTYPES, place
+from draftproof.models.quantise import check_weights, quantise
 from draftproof.models.session import ModelSession, check_cache, refuse_unsupported
 from draftproof.records import Placement
 
@@ -59,23 +60,27 @@ def load(
     because: str = "asked for",
     compile: str = "off",
     keep_weights: bool = False,
+    weights: str | None = None,
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
     `compile` is one of `COMPILE`: `"off"` leaves all passes to transformers; `"on"` has them compiled where that can be
     done, and says in the result why not; `"auto"` does so too, but lets no request wait for the compiler: what is not
     there yet is made in the background, for the next time. A model whose passes are compiled loses its own copy of the
-    weights unless `keep_weights`.
+    weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
 
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
     `ConfigError` for a device that is not there; all before the weights are read where that can be known.
     """
     if compile not in COMPILE:
         raise ConfigError(f"compile is {compile!r}; choose one of {', '.join(COMPILE)}.")
+    weights = check_weights(weights)
     path = find(str(name), revision)
     try:
         read = _load_gguf if path.is_file() else _load_folder
         loaded = read(str(name), path, partial(place, device, dtype, because=because))
+        if weights is not None:
+            loaded = _quantised(loaded, weights)
         return compiled(loaded, compile, keep_weights=keep_weights)
     except DraftproofError:
         raise
@@ -164,6 +169,12 @@ def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placeme
     model = model.to(placement.device).eval()
     check_cache(model)
     return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes_of(model))
+
+
+def _quantised(loaded: Loaded, weights: str) -> Loaded:
+    quantise(loaded.model)
+    placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; {weights} weights", weights=weights)
+    return replace(loaded, placement=placement)
 
 
 def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:

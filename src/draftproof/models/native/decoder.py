@@ -16,7 +16,9 @@ from draftproof.models.native import structures as native
 from draftproof.models.native.library import library
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1}
-"""Number formats, by their number in kernels.cpp."""
+"""Number formats of weights and caches, by their number in kernels.cpp."""
+INT8 = 2
+"""Weights of 8 bits with a scale for each row; inputs are rounded to 8 bits with a scale for each token."""
 LANES = 16
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
 _ACTIVATIONS = {"silu": 0, "swish": 0, "gelu_pytorch_tanh": 1}
@@ -58,7 +60,7 @@ class NativeDecoder:
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
         self.width = int(head.weight.shape[0])
         packed_head = self._matrix([head])
-        tied = head.weight.data_ptr() == embedding.weight.data_ptr()
+        tied = head.weight is embedding.weight
         read = self.weight_bytes
         packed_embedding = packed_head if tied else self._pack([embedding.weight])
         self.weight_bytes = read
@@ -115,13 +117,22 @@ class NativeDecoder:
 
     def _matrix(self, linears: Sequence[Any], alternate: bool = False) -> native.Matrix:
         packed = self._pack([linear.weight for linear in linears], alternate)
+        rows = [linear.weight.shape[0] for linear in linears]
         if any(linear.bias is not None for linear in linears):
-            packed.bias = self._keep(_in_panels(linears, alternate))
+            packed.bias = self._keep(_in_panels([linear.bias for linear in linears], rows, alternate))
+        if packed.kind == INT8:
+            scales = [linear.weight.scale.flatten().float() for linear in linears]
+            # inputs have 128 added, so that they are unsigned: this much of every sum is taken off again
+            sums = [128 * linear.weight.qdata.sum(dim=1, dtype=torch.int32) for linear in linears]
+            packed.scale = self._keep(_in_panels(scales, rows, alternate))
+            packed.sums = self._keep(_in_panels(sums, rows, alternate))
         return packed
 
     def _pack(self, weights: Sequence[Tensor], alternate: bool = False) -> native.Matrix:
         """Lay the rows of several matrices after each other in panels, or their panels in turn if `alternate`."""
-        steps = weights[0].shape[1] * self.dtype.itemsize // 4
+        int8 = hasattr(weights[0], "qdata")
+        weights = [w.qdata if int8 else w for w in weights]  # type: ignore[attr-defined]
+        steps = weights[0].shape[1] * weights[0].dtype.itemsize // 4
         panels = [-(-w.shape[0] // LANES) for w in weights]
         packed = _allocate(sum(panels) * steps * 64)
         self._kept.append(packed)
@@ -138,7 +149,8 @@ class NativeDecoder:
             )
             first += panels[i]
         self.weight_bytes += packed.numel()
-        return native.Matrix(packed.data_ptr(), None, None, None, sum(panels) * LANES, steps, KINDS[self.dtype])
+        kind = INT8 if int8 else KINDS[self.dtype]
+        return native.Matrix(packed.data_ptr(), None, None, None, sum(panels) * LANES, steps, kind)
 
 
 class NativeCache:
@@ -239,14 +251,14 @@ def refuse(model: PreTrainedModel) -> None:
             raise CompileError(f"compiled passes need plain linear layers, and {name} is {type(module).__name__}")
 
 
-def _in_panels(linears: Sequence[Any], alternate: bool) -> Tensor:
-    """The biases of several matrices, in the order in which their rows are packed."""
+def _in_panels(values: Sequence[Tensor | None], rows: Sequence[int], alternate: bool) -> Tensor:
+    """One number for each row of several matrices (None: zeros), in the order in which the rows are packed."""
     parts = []
-    for linear in linears:
-        rows = -(-linear.weight.shape[0] // LANES) * LANES
-        padded = torch.zeros(rows)
-        if linear.bias is not None:
-            padded[: len(linear.bias)] = linear.bias.detach().float()
+    for value, count in zip(values, rows, strict=True):
+        whole = value is not None and not value.is_floating_point()
+        padded = torch.zeros(-(-count // LANES) * LANES, dtype=torch.int32 if whole else torch.float32)
+        if value is not None:
+            padded[:count] = value.detach()
         parts.append(padded.view(-1, LANES))
     return (torch.stack(parts, dim=1) if alternate else torch.cat(parts)).flatten()
 

@@ -201,12 +201,12 @@ struct Inputs {
       uint16_t* h = reinterpret_cast<uint16_t*>(to);
       for (int i = 0; i < count; i++) h[i] = to_bfloat16(x[i]);
     } else {
-      float most = 1e-10f;
+      float most = 0;  // scale and rounding are torchao's
       for (int i = 0; i < count; i++) most = std::max(most, std::fabs(x[i]));
-      scale[r] = most / 127.0f;
-      float inverse = 127.0f / most;
+      scale[r] = std::max(most / 127.5f, 1.1920929e-7f);
+      const float inverse = 1.0f / scale[r];
       uint8_t* b = reinterpret_cast<uint8_t*>(to);
-      for (int i = 0; i < count; i++) b[i] = uint8_t(int(std::nearbyint(x[i] * inverse)) + 128);
+      for (int i = 0; i < count; i++) b[i] = uint8_t(std::min(127.0f, std::nearbyint(x[i] * inverse)) + 128.0f);
     }
   }
 };
