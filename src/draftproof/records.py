@@ -160,8 +160,8 @@ class Placement:
     device: str
     dtype: str
     reason: str
-    passes: Literal["compiled", "transformers"] = "transformers"
-    """Who runs the passes: compiled code of ours, or transformers."""
+    passes: Literal["compiled", "graphs", "transformers"] = "transformers"
+    """Who runs the passes: compiled code of ours, transformers' kernels from captured graphs, or transformers."""
     weights: str | None = None
     """What the weights were quantised to, if they were."""
 

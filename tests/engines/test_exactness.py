@@ -29,8 +29,8 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_greedy_gives_the_tokens_of_plain_decoding_and_of_generate(name, path):
-    if path == "compiled" and name not in NATIVE:
-        pytest.skip("this family goes through transformers")
+    if (path == "compiled" and name not in NATIVE) or (path == "padded" and name == "mixtral"):
+        pytest.skip("this family has no such passes")
     model = build(name)
     drafts = {
         "self": Speculator(model, model, **PATHS[path]),

@@ -168,7 +168,7 @@ def test_a_model_in_training_mode_is_sent_to_eval():
 @pytest.mark.parametrize("family", ["phi3", "llama"])
 def test_long_rope_models_stop_where_their_positions_would_turn(family):
     """Beyond the original window all positions get other factors, and cached keys no longer fit."""
-    factors = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [3.0] * 4, "rope_theta": 1e4}
+    factors = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [3.0] * 8, "rope_theta": 1e4}
     config = CONFIGS[family]()
     config.rope_parameters = {**factors, "original_max_position_embeddings": 32}
     config.original_max_position_embeddings = 32

@@ -71,16 +71,38 @@ def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Nume
         raise ConfigError(f"numerics is {wanted!r}; choose one of {', '.join(NUMERICS)}.")
     if target.decoder is not None:
         return Numerics("fixed", None, "at no cost: compiled passes compute a row alike, whatever else a pass holds")
+    if wanted == "fast" or (wanted == "auto" and alone):
+        return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
+    if wanted == "auto" and target.model.dtype == torch.float32:
+        return Numerics("fast", None, "float32 rounds in the seventh digit")
+    if not _rows_stand_alone(target.model, k + 1):
+        why = (
+            f"rows of a pass depend on each other in {target.model.config.model_type!r}, as where tokens share experts"
+        )
+        if wanted == "fixed":
+            raise ConfigError(f"numerics cannot be fixed: {why}; use numerics='fast'.")
+        return Numerics("fast", None, why)
     if wanted == "fixed":
         return Numerics("fixed", k + 1, f"asked for: every pass takes {k + 1} tokens")
-    if wanted == "fast" or alone:
-        return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
-    if target.model.dtype == torch.float32:
-        return Numerics("fast", None, "float32 rounds in the seventh digit")
     ratio = _padding_cost(target.model, k + 1)
     if ratio <= NEARLY_FREE:
         return Numerics("fixed", k + 1, f"a pass over {k + 1} tokens costs {ratio:.2f} × one over 1 here")
     return Numerics("fast", None, f"padding to {k + 1} tokens would cost {ratio:.2f} × here")
+
+
+@torch.inference_mode()
+def _rows_stand_alone(model: PreTrainedModel, shape: int) -> bool:
+    """Whether each row of a padded pass has the bits that it has beside other rows, on a few tokens.
+
+    Experts multiply the rows that chose them together, which a few tokens may not show.
+    """
+    if any("experts" in key for key in model.config.get_text_config(decoder=True).to_dict()):
+        return False
+    runner = TransformersRunner(model, shape)
+    tokens = [(11 + 7 * i) % runner.width for i in range(shape)]
+    runner.reset(shape)
+    together = runner.run(tokens, 0, shape)
+    return all(torch.equal(runner.run([token], i, 1)[0], together[i]) for i, token in enumerate(tokens))
 
 
 @torch.inference_mode()

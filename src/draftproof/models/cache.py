@@ -27,6 +27,8 @@ class _Span:
     """Positions that the pass is handed; the mask hides those behind its own."""
     reserved: int = 0
     whole: bool = False
+    index: torch.Tensor | None = None
+    """The positions as a tensor, where a pass is captured and will be replayed at other positions."""
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
@@ -55,8 +57,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
             wanted = max(seen, min(self.span.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
             capacity = _rounded(wanted)
             self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
-        self.keys[:, :, start:end] = key_states
-        self.values[:, :, start:end] = value_states
+        if self.span.index is None:
+            self.keys[:, :, start:end] = key_states
+            self.values[:, :, start:end] = value_states
+        else:
+            self.keys.index_copy_(2, self.span.index, key_states)
+            self.values.index_copy_(2, self.span.index, value_states)
         return self.keys[:, :, :seen], self.values[:, :, :seen]
 
     def get_seq_length(self) -> int:
@@ -93,6 +99,10 @@ class PositionCache(Cache):  # type: ignore[misc]
         self.span.start, self.span.end = start, end
         self.span.seen = max(end, _rounded(self.span.reserved)) if self.span.whole else end
         return self.span.seen
+
+    def address(self) -> tuple[int, ...]:
+        """Where the states lie in memory; nothing before the first pass."""
+        return tuple(layer.keys.data_ptr() for layer in self.layers if layer.is_initialized)
 
     def reserve(self, positions: int, *, whole: bool = False) -> None:
         """Expect a text of this many positions: room for it is made in one allocation, and far more is given back.

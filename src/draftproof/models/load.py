@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import torch
@@ -42,10 +42,12 @@ class Loaded:
     """What stood in the way of compiled passes, where they were wanted."""
     decoder: NativeDecoder | None = None
     """Compiled passes, if there are any. Unless they were asked to stay, the weights of `model` are given up then."""
+    graphs: bool = False
+    """Whether short passes are captured as CUDA graphs."""
 
     def session(self, window: int | None = None, *, shape: int | None = None) -> ModelSession:
         """Return a session of its own on this model; the arguments are those of `ModelSession`."""
-        return ModelSession(self.model, window, decoder=self.decoder, shape=shape)
+        return ModelSession(self.model, window, decoder=self.decoder, shape=shape, graphs=self.graphs)
 
 
 COMPILE = ("auto", "on", "off")
@@ -185,15 +187,23 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
     """
     if compile == "off":
         return loaded
+    graphs = loaded.model.device.type == "cuda"
     try:
+        if graphs:
+            check_cache(loaded.model, graphs=True)
+            return replace(loaded, graphs=True, placement=_told(loaded.placement, "graphs"))
         decoder = NativeDecoder(loaded.model, wait=compile == "on")
         check_cache(loaded.model, decoder)
     except CompileError as error:
         return replace(loaded, why_not_compiled=f"{loaded.name}: passes go through transformers: {error}")
     if not keep_weights:
         loaded.model.to("meta")
-    placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; compiled passes", passes="compiled")
-    return replace(loaded, decoder=decoder, placement=placement)
+    return replace(loaded, decoder=decoder, placement=_told(loaded.placement, "compiled"))
+
+
+def _told(placement: Placement, passes: Literal["compiled", "graphs"]) -> Placement:
+    words = {"compiled": "compiled passes", "graphs": "passes captured as CUDA graphs"}[passes]
+    return replace(placement, reason=f"{placement.reason}; {words}", passes=passes)
 
 
 def end_tokens_of(model: PreTrainedModel) -> frozenset[int]:

@@ -10,7 +10,12 @@ import torch
 from transformers import PreTrainedModel
 
 from draftproof.models.cache import PositionCache
+from draftproof.models.graph import Graph
 from draftproof.models.native.decoder import NativeCache, NativeDecoder
+from draftproof.records import MAX_K
+
+LONGEST_GRAPH = MAX_K + 1
+"""Tokens of the longest pass that is captured as a graph; longer ones read prompts."""
 
 
 class Runner(Protocol):
@@ -59,12 +64,14 @@ class TransformersRunner:
 
     With `shape`, every pass of that many tokens or fewer is padded to it, and sees a cache of one length for the whole
     request: then a row's bits do not depend on what stands beside it. Longer passes, which read a prompt, are as they
-    are: they are the same whatever is guessed later.
+    are: they are the same whatever is guessed later. With `graphs`, on a CUDA device, each shape of a short pass is
+    captured once and replayed, so that nothing but the kernels takes time.
     """
 
-    def __init__(self, model: PreTrainedModel, shape: int | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, shape: int | None = None, *, graphs: bool = False) -> None:
         self.model = model
         self.shape = shape
+        self.graphs = graphs
         config = model.config.get_text_config(decoder=True)
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -75,37 +82,45 @@ class TransformersRunner:
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
         self.cache = PositionCache()
+        self._captured: dict[tuple[int, ...], Graph] = {}
 
     @property
     def width(self) -> int:
         return self._width
 
     def reset(self, reserve: int) -> None:
-        self.cache.reserve(reserve + (self.shape or 0), whole=self.shape is not None)
+        room = LONGEST_GRAPH if self.graphs else self.shape or 0
+        self.cache.reserve(reserve + room, whole=self.graphs or self.shape is not None)
 
     def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
-        n = len(tokens)
-        padded = n if self.shape is None or n > self.shape else self.shape
-        device = self.model.device
-        ids = torch.tensor([[*tokens, *[0] * (padded - n)]], device=device)
-        positions = torch.arange(start, start + padded, device=device)
-        keep = last if padded == n and self.shape is None else padded
-        return self._pass(ids, positions, start, keep)[keep - padded + n - last : keep - padded + n]
+        return self._rows(torch.tensor([list(tokens)], device=self.model.device), start, last)
 
     def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
-        written: list[int] = []
-        logits: list[float] = []
-        for _ in range(count):
-            best, token = self.run(tokens, start, 1)[0].max(dim=-1)
-            start += len(tokens)
-            tokens = [int(token)]
-            written.append(int(token))
-            logits.append(float(best))
-        return written, logits
+        ids = torch.tensor([list(tokens)], device=self.model.device)
+        written, logits = [], []
+        for _ in range(count):  # nothing is fetched from the device before the last
+            best, token = self._rows(ids, start, 1)[0].max(dim=-1)
+            start += ids.shape[1]
+            ids = token.view(1, 1)
+            written.append(token)
+            logits.append(best)
+        return torch.stack(written).tolist(), torch.stack(logits).tolist()
 
-    def _pass(self, ids: torch.Tensor, positions: torch.Tensor, start: int, keep: int) -> torch.Tensor:
+    def _rows(self, ids: torch.Tensor, start: int, last: int) -> torch.Tensor:
+        n = ids.shape[1]
+        padded = n if self.shape is None or n > self.shape else self.shape
+        if padded > n:
+            ids = torch.nn.functional.pad(ids, (0, padded - n))
+        positions = torch.arange(start, start + padded, device=ids.device)
+        seen = self.cache.place(start, start + padded)
+        if self.graphs and padded <= LONGEST_GRAPH:
+            return self._replayed(ids, positions, seen)[n - last : n]
+        if padded == self.shape:
+            return self._pass(ids, positions, seen, padded)[n - last : n]
+        return self._pass(ids, positions, seen, last)
+
+    def _pass(self, ids: torch.Tensor, positions: torch.Tensor, seen: int, keep: int) -> torch.Tensor:
         """Return the final `keep` rows of a pass over `ids` `[1, n]` that stand at `positions` `[n]`."""
-        seen = self.cache.place(start, start + ids.shape[1])
         kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
         if self._keep_name:
             kwargs[self._keep_name] = keep
@@ -116,6 +131,27 @@ class TransformersRunner:
         )
         rows: torch.Tensor = output.logits[0, -keep:]
         return rows
+
+    def _replayed(self, ids: torch.Tensor, positions: torch.Tensor, seen: int) -> torch.Tensor:
+        """The same as `_pass` for all rows, from a graph; the first pass of each shape captures it."""
+        self.cache.span.index = positions
+        try:
+            key = (ids.shape[1], seen, *self.cache.address())
+            if key not in self._captured:
+                if any(seen != other[1] for other in self._captured):
+                    self._captured.clear()  # of another request, whose cache had another length
+                rows = self._pass(ids, positions, seen, ids.shape[1])  # allocates what a graph may not
+                key = (ids.shape[1], seen, *self.cache.address())
+
+                def again(ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+                    self.cache.span.index = positions
+                    return self._pass(ids, positions, seen, ids.shape[1])
+
+                self._captured[key] = Graph(again, ids, positions)
+                return rows
+            return self._captured[key](ids, positions)
+        finally:
+            self.cache.span.index = None
 
     def _masks(self, positions: torch.Tensor, seen: int) -> torch.Tensor | dict[str, torch.Tensor]:
         """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""

@@ -57,7 +57,7 @@ class ModelSession:
     """A `Session` over a decoder-only transformers model, with a position-addressed cache.
 
     `window` lowers the model's own limit; raising it is a `ConfigError`. With `decoder`, passes are its compiled ones;
-    without, they are transformers' own, and `shape` pads them (see `TransformersRunner`).
+    without, they are transformers' own; `shape` and `graphs` are then as in `TransformersRunner`.
     """
 
     def __init__(
@@ -67,13 +67,17 @@ class ModelSession:
         *,
         decoder: NativeDecoder | None = None,
         shape: int | None = None,
+        graphs: bool = False,
     ) -> None:
         self.model = model
         config = model.config.get_text_config(decoder=True)
         refuse_unsupported(model.config, type(model))
         self._windows = attention_windows(config)
         self._window = _checked_window(window_of(config), window)
-        self.runner: Runner = NativeRunner(decoder) if decoder is not None else TransformersRunner(model, shape)
+        if decoder is not None:
+            self.runner: Runner = NativeRunner(decoder)
+        else:
+            self.runner = TransformersRunner(model, shape, graphs=graphs)
         self.passes = 0
         """Forward passes since the session was made."""
         self._lock = threading.Lock()
@@ -211,17 +215,17 @@ ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 
 
 @torch.inference_mode()
-def check_cache(model: PreTrainedModel, decoder: NativeDecoder | None = None) -> None:
+def check_cache(model: PreTrainedModel, decoder: NativeDecoder | None = None, *, graphs: bool = False) -> None:
     """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
 
     Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
     does what the loop relies on. Three passes of six tokens or fewer, and one without a cache; a few more where a small
-    sliding window can be crossed. With `decoder`, its compiled passes are compared with transformers' in the same way,
-    and the error is a `CompileError`.
+    sliding window can be crossed. With `decoder` or `graphs`, those passes are compared with transformers' plain ones
+    in the same way, and the error is a `CompileError`.
     """
     if model.training:
         raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
-    session = ModelSession(model, decoder=decoder)
+    session = ModelSession(model, decoder=decoder, graphs=graphs)
     small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
     ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)]
     device = model.get_input_embeddings().weight.device
@@ -233,9 +237,11 @@ def check_cache(model: PreTrainedModel, decoder: NativeDecoder | None = None) ->
         raise
     except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if graphs:
+            raise CompileError(f"{model.config.model_type!r} cannot be captured as a graph: {why}") from error
         raise CacheError(f"{model.config.model_type!r} does not work with a position-addressed cache: {why}") from error
     scale = plain.abs().max().clamp(min=1e-6)
-    if decoder is not None and not ((pieces - plain[-3:]).abs().max() <= session.rounding * scale):
+    if (decoder is not None or graphs) and not ((pieces - plain[-3:]).abs().max() <= session.rounding * scale):
         raise CompileError(f"compiled passes give other logits for {model.config.model_type!r} than transformers does")
     if plain.isfinite().all() and not ((pieces - plain[-3:]).abs().max() <= ROUNDING.get(model.dtype, 0.1) * scale):
         raise CacheError(
