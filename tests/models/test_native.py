@@ -298,6 +298,7 @@ def test_eight_bit_rows_have_the_same_bits_in_passes_of_every_shape():
 def test_speculation_on_quantised_weights_writes_their_own_text():
     speculator = Speculator("demo-target", "demo-draft", k=3, weights="int8", compile="on")
     assert speculator.target.placement.weights == speculator.draft.placement.weights == "int8"
+    assert speculator.target.placement.passes == speculator.draft.placement.passes == "compiled"
     assert speculator.generate('The "if"', max_new_tokens=40, check=True).identical
     mixed = Speculator("demo-target", "demo-draft", weights="int8", draft_weights="none", compile="on")
     assert mixed.draft.placement.weights is None

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from draftproof import ConfigError, Speculator
+from draftproof import CompileError, ConfigError, Speculator
+from draftproof.models import load as load_module
 from draftproof.models import runner as runner_module
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import ModelSession, check_cache
+from draftproof.models.session import ModelSession, agrees, sample_of
 from draftproof.testing import noisy, random_model
 from tests.architectures import CONFIGS, build
 
@@ -135,8 +136,8 @@ def traced(monkeypatch):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_replayed_pass_is_the_pass(name, traced):
     model = build(name)
-    check_cache(model, graphs=True)
     session = ModelSession(model, graphs=True)
+    assert agrees(session, sample_of(model))
     session.reset(80)
     rows = [session.read(IDS[:20])]
     for size in (1, 1, 4, 1, 4, 4, 1):
@@ -175,10 +176,10 @@ def test_a_model_that_cannot_be_captured_is_told(monkeypatch):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(runner_module, "Graph", refuse)
-    from draftproof import CompileError
-
+    model = random_model()
+    session = ModelSession(model, graphs=True)
     with pytest.raises(CompileError, match="cannot be captured as a graph: operation not permitted"):
-        check_cache(random_model(), graphs=True)
+        load_module._agrees(session, sample_of(model))
 
 
 @torch.inference_mode()

@@ -19,7 +19,7 @@ from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadEr
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import DTYPES, place
 from draftproof.models.quantise import check_weights, quantise
-from draftproof.models.session import ModelSession, check_cache, refuse_unsupported
+from draftproof.models.session import ModelSession, Sample, agrees, check_cache, refuse_unsupported, sample_of
 from draftproof.records import Placement
 
 EMBEDDED = {"demo-target": "target", "demo-draft": "draft"}
@@ -183,22 +183,33 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
     """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
 
     Whatever stands in the way, the model goes on through transformers. The compiled passes have to give transformers'
-    logits on a few tokens before they are used.
+    logits on a few tokens before they are used; where they do not and the weights are given up, that is a `LoadError`.
     """
     if compile == "off":
         return loaded
-    graphs = loaded.model.device.type == "cuda"
+    name = loaded.model.config.model_type
+    passes: Literal["compiled", "graphs"]
     try:
-        if graphs:
-            check_cache(loaded.model, graphs=True)
-            return replace(loaded, graphs=True, placement=_told(loaded.placement, "graphs"))
-        decoder = NativeDecoder(loaded.model, wait=compile == "on")
-        check_cache(loaded.model, decoder)
+        sample = sample_of(loaded.model)
+        if loaded.model.device.type == "cuda":
+            passes, found = "graphs", replace(loaded, graphs=True)
+        else:
+            decoder = NativeDecoder(loaded.model, wait=compile == "on", consume=not keep_weights)
+            passes, found = "compiled", replace(loaded, decoder=decoder)
+        if not _agrees(found.session(), sample):
+            if loaded.model.device.type == "meta":
+                raise LoadError(f"compiled passes give other logits for {loaded.name!r}; load it with compile='off'.")
+            raise CompileError(f"compiled passes give other logits for {name!r} than transformers does")
     except CompileError as error:
         return replace(loaded, why_not_compiled=f"{loaded.name}: passes go through transformers: {error}")
-    if not keep_weights:
-        loaded.model.to("meta")
-    return replace(loaded, decoder=decoder, placement=_told(loaded.placement, "compiled"))
+    return replace(found, placement=_told(loaded.placement, passes))
+
+
+def _agrees(session: ModelSession, sample: Sample) -> bool:
+    try:
+        return agrees(session, sample)
+    except Exception as error:  # a capture may fail in many ways
+        raise CompileError(f"{session.model.config.model_type!r} cannot be captured as a graph: {error}") from error
 
 
 def _told(placement: Placement, passes: Literal["compiled", "graphs"]) -> Placement:

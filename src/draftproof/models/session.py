@@ -6,12 +6,13 @@ import inspect
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
 
-from draftproof.errors import CacheError, CompileError, ConfigError
+from draftproof.errors import CacheError, ConfigError
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.runner import NativeRunner, Runner, TransformersRunner, attention_windows
 
@@ -99,6 +100,9 @@ class ModelSession:
     @property
     def rounding(self) -> float:
         """How much of the largest logit the shape of a pass may round away before something is wrong."""
+        head = self.model.get_output_embeddings()
+        if hasattr(getattr(head, "weight", None), "qdata"):
+            return 0.1  # an input on the edge between two whole numbers may fall to either side
         return ROUNDING.get(self.model.dtype, 0.1)
 
     def reset(self, reserve: int = 0) -> None:
@@ -214,37 +218,63 @@ ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 """How much of the largest logit the shape of a pass may round away before something is wrong."""
 
 
-@torch.inference_mode()
-def check_cache(model: PreTrainedModel, decoder: NativeDecoder | None = None, *, graphs: bool = False) -> None:
-    """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A few tokens, and the logits of one plain pass of transformers over them, `[tokens, width]`."""
 
-    Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
-    does what the loop relies on. Three passes of six tokens or fewer, and one without a cache; a few more where a small
-    sliding window can be crossed. With `decoder` or `graphs`, those passes are compared with transformers' plain ones
-    in the same way, and the error is a `CompileError`.
+    ids: list[int]
+    logits: torch.Tensor
+
+
+@torch.inference_mode()
+def sample_of(model: PreTrainedModel) -> Sample:
+    """Return what other passes of the model have to agree with: six tokens, or as many as cross a small window.
+
+    Raises `CacheError` for a model that cannot read them.
     """
     if model.training:
         raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
-    session = ModelSession(model, decoder=decoder, graphs=graphs)
+    session = ModelSession(model)
     small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
     ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)]
     device = model.get_input_embeddings().weight.device
     try:
-        plain = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float()
-        session.read([*ids[:-3], ids[0], ids[0]], last=2)
-        pieces = session.read(ids, last=3).float()
+        return Sample(ids, model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float())
+    except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
+        raise CacheError(f"{model.config.model_type!r} cannot be run: {_why(error)}") from error
+
+
+@torch.inference_mode()
+def agrees(session: ModelSession, sample: Sample) -> bool:
+    """Whether reading the sample in pieces, with a step back between them, gives its logits but for rounding."""
+    ids, plain = sample.ids, sample.logits
+    session.read([*ids[:-3], ids[0], ids[0]], last=2)
+    pieces = session.read(ids, last=3).float()
+    scale = plain.abs().max().clamp(min=1e-6)
+    return bool((pieces - plain[-3:]).abs().max() <= session.rounding * scale)
+
+
+def check_cache(model: PreTrainedModel) -> Sample:
+    """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
+
+    Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
+    does what the loop relies on. Returns those tokens, and their logits.
+    """
+    sample = sample_of(model)
+    name = repr(model.config.model_type)
+    try:
+        same = agrees(ModelSession(model), sample)
     except CacheError:
         raise
-    except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if graphs:
-            raise CompileError(f"{model.config.model_type!r} cannot be captured as a graph: {why}") from error
-        raise CacheError(f"{model.config.model_type!r} does not work with a position-addressed cache: {why}") from error
-    scale = plain.abs().max().clamp(min=1e-6)
-    if (decoder is not None or graphs) and not ((pieces - plain[-3:]).abs().max() <= session.rounding * scale):
-        raise CompileError(f"compiled passes give other logits for {model.config.model_type!r} than transformers does")
-    if plain.isfinite().all() and not ((pieces - plain[-3:]).abs().max() <= ROUNDING.get(model.dtype, 0.1) * scale):
+    except Exception as error:
+        raise CacheError(f"{name} does not work with a position-addressed cache: {_why(error)}") from error
+    if sample.logits.isfinite().all() and not same:
         raise CacheError(
-            f"{model.config.model_type!r} gives other logits when it reads a text in pieces than in one pass, "
+            f"{name} gives other logits when it reads a text in pieces than in one pass, "
             "so its cache cannot be addressed by position and guesses could not be taken back."
         )
+    return sample
+
+
+def _why(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -29,10 +29,11 @@ class NativeDecoder:
     """Packed copies of a model's weights. Several caches may stand on one decoder.
 
     Raises `CompileError`, with the reason, for a model that is not one of `FAMILIES` on the CPU, and where the kernels
-    cannot be had; `wait` is as in `library`.
+    cannot be had; `wait` is as in `library`. With `consume` the model's own weights are given up as they are packed,
+    and it is left on the `meta` device.
     """
 
-    def __init__(self, model: PreTrainedModel, *, wait: bool = True) -> None:
+    def __init__(self, model: PreTrainedModel, *, wait: bool = True, consume: bool = False) -> None:
         self.config = config = model.config.get_text_config(decoder=True)
         refuse(model)
         self.library = library(wait=wait)
@@ -56,6 +57,8 @@ class NativeDecoder:
             self._layer(layer, into, gemma)
             into.window = int(config.sliding_window) if kind == "sliding_attention" else 0
             into.rope = list(ropes).index(kind) if len(ropes) > 1 else 0
+            if consume:
+                layer.to("meta")
         self._layers = layers
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
         self.width = int(head.weight.shape[0])
@@ -86,6 +89,8 @@ class NativeDecoder:
             packed_head,
             packed_embedding,
         )
+        if consume:
+            model.to("meta")
         self.position_bytes = 2 * len(layers) * kv_heads * head_dim * self.dtype.itemsize
         self.kv_shape = (len(layers), 2, kv_heads, head_dim)
 
