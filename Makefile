@@ -48,5 +48,16 @@ format: $(READY) ## rewrite the sources in the project's format
 real: $(READY) ## exactness on the real models in $$DRAFTPROOF_TARGET and $$DRAFTPROOF_DRAFT (slow)
 	@$(BIN)/python -m pytest -m real --timeout=3600 -s
 
+PAIR = $(DRAFTPROOF_TARGET) $(DRAFTPROOF_DRAFT)
+passes: $(READY) ## pass times against the roofline, of the real models
+	@$(BIN)/python benchmarks/passes.py $(or $(strip $(PAIR)),demo-target demo-draft)
+
+bits: $(READY) ## speculation on and off, bit for bit: 200 prompts, four k, two number formats
+	@$(BIN)/python benchmarks/bits.py
+	@$(BIN)/python benchmarks/bits.py --compile off --prompts 20
+
+memory: $(READY) ## memory over 2,000 rounds
+	@$(BIN)/python benchmarks/memory.py
+
 clean: ## remove the environment and caches
 	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -94,6 +94,11 @@ class NativeDecoder:
         self.position_bytes = 2 * len(layers) * kv_heads * head_dim * self.dtype.itemsize
         self.kv_shape = (len(layers), 2, kv_heads, head_dim)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that the packed weights take, the table of embeddings included."""
+        return sum(tensor.numel() * tensor.itemsize for tensor in self._kept)
+
     def _layer(self, layer: Any, into: native.Layer, gemma: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         into.qkv = self._matrix([attention.q_proj, attention.k_proj, attention.v_proj])
