@@ -11,6 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftproof import CompileError, ConfigError, Speculator
+from draftproof.models.load import load
 from draftproof.models.native import library as library_module
 from draftproof.models.native.decoder import NativeCache, NativeDecoder, refuse
 from draftproof.models.quantise import quantise
@@ -263,6 +264,13 @@ def test_nobody_waits_for_the_compiler_by_default(tmp_path):
     assert run().startswith("compiled")
 
 
+def test_what_does_not_fit_is_known_before_weights_are_given_up():
+    """Rows of 160 inputs are not whole blocks of 64."""
+    loaded = load("demo-draft", weights="int4", compile="on")
+    assert "multiple of 64" in loaded.why_not_compiled
+    assert loaded.model.device.type == "cpu"
+
+
 def test_weights_are_held_once():
     speculator = Speculator("demo-target", compile="on")
     assert speculator.target.model.device.type == "meta"
@@ -273,34 +281,37 @@ def test_weights_are_held_once():
     assert model.device.type == "cpu"
 
 
-def test_eight_bit_weights_are_torchaos():
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_quantised_weights_are_torchaos(weights):
     """To the last digits, but where an input sits on the edge between two whole numbers, and the model itself jumps.
 
     A row's largest input does, if it is negative: its scale puts it at -127.5.
     """
     model = random_model(num_hidden_layers=1, vocab_size=301, attention_bias=True)
     full = plain_rows(model)
-    quantise(model)
+    quantise(model, weights)
     wanted, rows = plain_rows(model), rows_in_pieces(NativeDecoder(model), [60])
     error = (rows - wanted).abs().amax(dim=1)
     assert (error < 1e-5 * wanted.abs().max()).float().mean() > 0.3
     assert error.max() < 2 * (full - wanted).abs().max()
 
 
-def test_eight_bit_rows_have_the_same_bits_in_passes_of_every_shape():
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_quantised_rows_have_the_same_bits_in_passes_of_every_shape(weights):
     model = random_model()
-    quantise(model)
+    quantise(model, weights)
     decoder = NativeDecoder(model)
     first, *others = (rows_in_pieces(decoder, pieces) for pieces in PIECES)
     assert all(torch.equal(first, rows) for rows in others)
 
 
-def test_speculation_on_quantised_weights_writes_their_own_text():
-    speculator = Speculator("demo-target", "demo-draft", k=3, weights="int8", compile="on")
-    assert speculator.target.placement.weights == speculator.draft.placement.weights == "int8"
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_speculation_on_quantised_weights_writes_their_own_text(weights):
+    speculator = Speculator("demo-target", "demo-draft", k=3, weights=weights, draft_weights="int8", compile="on")
+    assert (speculator.target.placement.weights, speculator.draft.placement.weights) == (weights, "int8")
     assert speculator.target.placement.passes == speculator.draft.placement.passes == "compiled"
     assert speculator.generate('The "if"', max_new_tokens=40, check=True).identical
-    mixed = Speculator("demo-target", "demo-draft", weights="int8", draft_weights="none", compile="on")
+    mixed = Speculator("demo-target", "demo-draft", weights=weights, draft_weights="none", compile="on")
     assert mixed.draft.placement.weights is None
     with pytest.raises(ConfigError, match="int3"):
         Speculator("demo-target", weights="int3")

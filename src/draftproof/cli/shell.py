@@ -101,7 +101,7 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
         yield lambda: shown.advance(task)
 
 
-WEIGHTS_HELP = "int8: quantise the target (needs torchao); it then is the model whose text is wanted."
+WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 

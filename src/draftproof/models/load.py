@@ -174,7 +174,7 @@ def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placeme
 
 
 def _quantised(loaded: Loaded, weights: str) -> Loaded:
-    quantise(loaded.model)
+    quantise(loaded.model, weights)
     placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; {weights} weights", weights=weights)
     return replace(loaded, placement=placement)
 

@@ -17,8 +17,9 @@ from draftproof.models.native.library import library
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1}
 """Number formats of weights and caches, by their number in kernels.cpp."""
-INT8 = 2
-"""Weights of 8 bits with a scale for each row; inputs are rounded to 8 bits with a scale for each token."""
+INT8, INT4 = 2, 3
+"""Weights of 8 bits with a scale for each row, and of 4 bits with one for each group of inputs (see `quantise`)."""
+GROUP = 32
 LANES = 16
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
 _ACTIVATIONS = {"silu": 0, "swish": 0, "gelu_pytorch_tanh": 1}
@@ -126,41 +127,50 @@ class NativeDecoder:
         return tensor.data_ptr()
 
     def _matrix(self, linears: Sequence[Any], alternate: bool = False) -> native.Matrix:
-        packed = self._pack([linear.weight for linear in linears], alternate)
-        rows = [linear.weight.shape[0] for linear in linears]
+        """Pack layers that read the same inputs: one after the other, or their panels in turn if `alternate`."""
+        weights = [linear.weight for linear in linears]
+        rows = [w.shape[0] for w in weights]
+        packed = self._pack(weights, alternate)
         if any(linear.bias is not None for linear in linears):
             packed.bias = self._keep(_in_panels([linear.bias for linear in linears], rows, alternate))
         if packed.kind == INT8:
-            scales = [linear.weight.scale.flatten().float() for linear in linears]
             # inputs have 128 added, so that they are unsigned: this much of every sum is taken off again
-            sums = [128 * linear.weight.qdata.sum(dim=1, dtype=torch.int32) for linear in linears]
-            packed.scale = self._keep(_in_panels(scales, rows, alternate))
+            sums = [128 * w.qdata.sum(dim=1, dtype=torch.int32) for w in weights]
+            packed.scale = self._keep(_in_panels([w.scale.flatten().float() for w in weights], rows, alternate))
             packed.sums = self._keep(_in_panels(sums, rows, alternate))
+        if packed.kind == INT4:
+            totals = [(w.qdata.view(len(w), -1, GROUP).sum(-1) * w.scale.float()).sum(-1) for w in weights]
+            packed.scale = self._keep(_in_panels(totals, rows, alternate))
         return packed
 
     def _pack(self, weights: Sequence[Tensor], alternate: bool = False) -> native.Matrix:
-        """Lay the rows of several matrices after each other in panels, or their panels in turn if `alternate`."""
-        int8 = hasattr(weights[0], "qdata")
-        weights = [w.qdata if int8 else w for w in weights]  # type: ignore[attr-defined]
-        steps = weights[0].shape[1] * weights[0].dtype.itemsize // 4
-        panels = [-(-w.shape[0] // LANES) for w in weights]
-        packed = _allocate(sum(panels) * steps * 64)
+        kind = _kind(weights[0])
+        stored = [w.detach() if kind in KINDS.values() else w.qdata for w in weights]  # type: ignore[attr-defined]
+        steps = stored[0].shape[1] * stored[0].dtype.itemsize // 4
+        if kind == INT4:
+            parts = [_four_bits(w) for w in weights]
+        else:
+            parts = [self._panels(w.contiguous(), steps) for w in stored]
+        packed = _allocate(sum(part.numel() for part in parts))
+        whole, first = packed.view(-1, parts[0].shape[1]), 0
+        for i, part in enumerate(parts):
+            into = whole[i :: len(parts)] if alternate else whole[first : first + len(part)]
+            into.copy_(part)
+            first += len(part)
         self._kept.append(packed)
-        panel, first = steps * 64, 0
-        for i, weight in enumerate(weights):
-            weight = weight.detach().contiguous()
-            start = i if alternate else first
-            self.library.draftproof_pack(
-                ctypes.c_void_p(packed.data_ptr() + start * panel),
-                ctypes.c_void_p(weight.data_ptr()),
-                ctypes.c_int64(weight.shape[0]),
-                ctypes.c_int64(steps),
-                ctypes.c_int64(len(weights) if alternate else 1),
-            )
-            first += panels[i]
         self.weight_bytes += packed.numel()
-        kind = INT8 if int8 else KINDS[self.dtype]
-        return native.Matrix(packed.data_ptr(), None, None, None, sum(panels) * LANES, steps, kind)
+        return native.Matrix(packed.data_ptr(), None, None, None, len(whole) * LANES, steps, kind)
+
+    def _panels(self, weight: Tensor, steps: int) -> Tensor:
+        """Return a matrix in panels, a row of bytes each."""
+        packed = torch.empty(-(-weight.shape[0] // LANES), steps * 64, dtype=torch.uint8)
+        self.library.draftproof_pack(
+            ctypes.c_void_p(packed.data_ptr()),
+            ctypes.c_void_p(weight.data_ptr()),
+            ctypes.c_int64(weight.shape[0]),
+            ctypes.c_int64(steps),
+        )
+        return packed
 
 
 class NativeCache:
@@ -259,6 +269,30 @@ def refuse(model: PreTrainedModel) -> None:
     for name, module in model.named_modules():
         if name.endswith(("_proj", "lm_head")) and type(module) is not nn.Linear:
             raise CompileError(f"compiled passes need plain linear layers, and {name} is {type(module).__name__}")
+        if type(module) is nn.Linear:
+            _kind(module.weight)
+
+
+def _kind(weight: Any) -> int:
+    """The number format of a matrix, by its number in kernels.cpp. Raises `CompileError` for others."""
+    if not hasattr(weight, "qdata"):
+        return KINDS[weight.dtype]
+    if weight.scale.shape[-1] == 1:
+        return INT8
+    if weight.shape[1] != GROUP * weight.scale.shape[1] or weight.shape[1] % 64 or weight.scale.dtype != torch.bfloat16:
+        raise CompileError(f"compiled passes need 4-bit weights in groups of {GROUP}, and rows of a multiple of 64")
+    return INT4
+
+
+def _four_bits(weight: Any) -> Tensor:
+    """Return 4-bit weights in panels, a row of bytes each: halves of bytes, and scales after every 64 inputs."""
+    rows, columns = weight.shape
+    padding = (0, 0, 0, -rows % LANES)
+    halves = nn.functional.pad((weight.qdata + 8).to(torch.uint8), padding).view(-1, LANES, columns // 64, 8, 2, 4)
+    packed = halves[..., 0, :] | halves[..., 1, :] << 4  # [panel, row, block, 8, 4]
+    scales = nn.functional.pad(weight.scale, padding).view(-1, LANES, columns // 64, 2)
+    lines = packed.permute(0, 2, 3, 1, 4).flatten(2), scales.permute(0, 2, 3, 1).flatten(2).contiguous()
+    return torch.cat([lines[0], lines[1].view(torch.uint8)], dim=2).flatten(1)
 
 
 def _in_panels(values: Sequence[Tensor | None], rows: Sequence[int], alternate: bool) -> Tensor:

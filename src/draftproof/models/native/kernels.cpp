@@ -6,7 +6,9 @@
 //
 // Weights lie in panels of 16 output rows: [panel][step][16 rows][4 bytes], one step being 4 bytes of a row's inputs (one
 // float32, two bfloat16 or four int8), so that a pass reads them front to back, once, 64 bytes at a time. The caches have
-// the same layout, which makes attention two more such products with a softmax between them.
+// the same layout, which makes attention two more such products with a softmax between them. Weights of 4 bits lie in
+// blocks of 64 inputs: 8 times 64 bytes, the low halves of the bytes one step and the high halves the next, and then the
+// scales of two groups of 32 inputs for 16 rows, in bfloat16.
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +26,8 @@ typedef float V __attribute__((vector_size(64)));
 typedef int32_t I __attribute__((vector_size(64)));
 typedef uint32_t U __attribute__((vector_size(64)));
 
-constexpr int LANES = 16, MAX_ROWS = 12, MAX_PANELS = 4;
-enum Kind : int32_t { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2 };
+constexpr int LANES = 16, MAX_ROWS = 12, MAX_ROWS4 = 6, MAX_PANELS = 4;
+enum Kind : int32_t { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2, INT4 = 3 };
 
 inline int bytes_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 template <class T> inline T load(const void* p) {
@@ -80,7 +82,7 @@ extern "C" {
 
 struct Matrix {
   const void* data;     // panels
-  const float* scale;   // int8: one for each output row
+  const float* scale;   // int8: one for each output row; int4: the sum of each output row's weights
   const int32_t* sums;  // int8: 128 times the sum of each output row
   const float* bias;    // or null
   int32_t rows;         // a multiple of 16
@@ -150,7 +152,22 @@ struct Int8 {  // inputs are unsigned (128 added), weights signed; sums of produ
 #endif
 };
 
-constexpr int AHEAD = 2048;  // bytes fetched before they are needed
+inline I dot4(I sum, I weights, uint32_t x) {  // four unsigned bytes in each lane, times the four signed bytes of x
+#if defined(__AVX512VNNI__)
+  return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(int(x)));
+#else
+  for (int byte = 0; byte < 4; byte++)
+    sum = sum + ((weights >> (8 * byte)) & 255) * int32_t(int8_t(x >> (8 * byte)));
+  return sum;
+#endif
+}
+inline V widened(const char* bfloat16) {
+  typedef uint16_t H __attribute__((vector_size(32)));
+  return (V)(__builtin_convertvector(load<H>(bfloat16), U) << 16);
+}
+constexpr int BLOCK4 = 8 * 64 + 2 * 32;  // bytes of 64 inputs for 16 rows, with their scales
+
+constexpr int AHEAD = 256;  // bytes fetched before they are needed
 
 template <class K, int ROWS, int PANELS>
 void tile(const char* w, size_t panel, int steps, const uint32_t* x, size_t stride, void* out) {
@@ -163,6 +180,39 @@ void tile(const char* w, size_t panel, int steps, const uint32_t* x, size_t stri
   memcpy(out, sum, sizeof sum);
 }
 
+// Four bits: sums of whole numbers over a group of 32 inputs, then one multiplication by the group's scale.
+template <int ROWS, int PANELS>
+void tile4(const char* w, size_t panel, int steps, const uint32_t* x, size_t stride, void* out) {
+  V sum[PANELS][ROWS] = {};
+  for (int block = 0; block < steps / 16; block++) {
+    const char* at = w + block * size_t(BLOCK4);
+    for (int half = 0; half < 2; half++) {
+      I part[PANELS][ROWS];
+      for (int r = 0; r < ROWS; r++)  // weights have 8 added, so that they are unsigned: this takes it off again
+        for (int p = 0; p < PANELS; p++) part[p][r] = I{} + int32_t(x[r * stride + steps + 2 * block + half]);
+      for (int s = 0; s < 4; s++) {
+        I low[PANELS], high[PANELS];
+        for (int p = 0; p < PANELS; p++) {
+          const char* from = at + p * panel + (4 * half + s) * 64;
+          __builtin_prefetch(from + AHEAD);
+          const I both = load<I>(from);
+          low[p] = both & 0x0f0f0f0f, high[p] = (both >> 4) & 0x0f0f0f0f;
+        }
+        for (int r = 0; r < ROWS; r++) {
+          const uint32_t* step = x + r * stride + 16 * block + 8 * half + 2 * s;
+          for (int p = 0; p < PANELS; p++) part[p][r] = dot4(part[p][r], low[p], step[0]);
+          for (int p = 0; p < PANELS; p++) part[p][r] = dot4(part[p][r], high[p], step[1]);
+        }
+      }
+      for (int p = 0; p < PANELS; p++) {
+        const V scale = widened(at + p * panel + 512 + 32 * half);
+        for (int r = 0; r < ROWS; r++) sum[p][r] = sum[p][r] + __builtin_convertvector(part[p][r], V) * scale;
+      }
+    }
+  }
+  memcpy(out, sum, sizeof sum);
+}
+
 typedef void (*Tile)(const char*, size_t, int, const uint32_t*, size_t, void*);
 template <class K, int R> constexpr void fill(Tile (&t)[MAX_ROWS + 1][MAX_PANELS + 1]) {
   t[R][1] = tile<K, R, 1>;
@@ -171,26 +221,38 @@ template <class K, int R> constexpr void fill(Tile (&t)[MAX_ROWS + 1][MAX_PANELS
   if constexpr (R <= 6) t[R][4] = tile<K, R, 4>;
   if constexpr (R > 1) fill<K, R - 1>(t);
 }
+template <int R> constexpr void fill4(Tile (&t)[MAX_ROWS + 1][MAX_PANELS + 1]) {
+  t[R][1] = tile4<R, 1>;
+  t[R][2] = tile4<R, 2>;
+  if constexpr (R <= 3) t[R][3] = tile4<R, 3>, t[R][4] = tile4<R, 4>;
+  if constexpr (R > 1) fill4<R - 1>(t);
+}
 struct Tiles {
-  Tile of[3][MAX_ROWS + 1][MAX_PANELS + 1] = {};
+  Tile of[4][MAX_ROWS + 1][MAX_PANELS + 1] = {};
   Tiles() {
     fill<Float32, MAX_ROWS>(of[FLOAT32]);
     fill<Bfloat16, MAX_ROWS>(of[BFLOAT16]);
     fill<Int8, MAX_ROWS>(of[INT8]);
+    fill4<MAX_ROWS4>(of[INT4]);
   }
 };
 const Tiles TILES;
-inline int panels_at_once(int rows) { return rows <= 6 ? 4 : rows <= 9 ? 3 : 2; }
+inline int panels_at_once(int kind, int rows) {
+  if (kind == INT4) return rows <= 3 ? 4 : 2;
+  return rows <= 6 ? 4 : rows <= 9 ? 3 : 2;
+}
 
-// The rows that a product takes: `stride` 4-byte steps each, and for int8 a scale each.
+// The rows that a product takes: `stride` 4-byte steps each. For int8 and int4 there is a scale each, and for int4 what
+// stands for zero, and behind a row -8 times the sum of each of its groups.
 struct Inputs {
   std::vector<uint32_t> data;
-  std::vector<float> scale;
+  std::vector<float> scale, zero;
   size_t stride = 0;
   void make(size_t rows, size_t steps) {
-    stride = steps + 16;  // rows must not lie a power of two apart
+    stride = steps + steps / 8 + 16;  // rows must not lie a power of two apart
     data.resize(rows * stride);
     scale.resize(rows);
+    zero.resize(rows);
   }
   const uint32_t* row(size_t r) const { return data.data() + r * stride; }
   void put(int kind, size_t r, const float* x, int count) {
@@ -200,6 +262,20 @@ struct Inputs {
     } else if (kind == BFLOAT16) {
       uint16_t* h = reinterpret_cast<uint16_t*>(to);
       for (int i = 0; i < count; i++) h[i] = to_bfloat16(x[i]);
+    } else if (kind == INT4) {
+      float low = 0, high = 0;  // scale, zero and rounding are torchao's
+      for (int i = 0; i < count; i++) low = std::min(low, x[i]), high = std::max(high, x[i]);
+      scale[r] = std::max((high - low) / 255.0f, 1.1920929e-7f);
+      zero[r] = std::min(127.0f, -128.0f - std::nearbyint(low / scale[r]));
+      const float inverse = 1.0f / scale[r];
+      int8_t* b = reinterpret_cast<int8_t*>(to);
+      for (int i = 0; i < count; i++)
+        b[i] = int8_t(std::max(-128.0f, std::min(127.0f, std::nearbyint(x[i] * inverse) + zero[r])));
+      for (int group = 0; group < count / 32; group++) {
+        int32_t sum = 0;
+        for (int i = 0; i < 32; i++) sum += b[32 * group + i];
+        to[count / 4 + group] = uint32_t(-8 * sum);
+      }
     } else {
       float most = 0;  // scale and rounding are torchao's
       for (int i = 0; i < count; i++) most = std::max(most, std::fabs(x[i]));
@@ -214,10 +290,10 @@ struct Inputs {
 // Call from inside a parallel region. `each(panel, row, V)` gets the finished sums; `unit` panels always come together.
 template <class Each> void multiply(const Matrix& a, const Inputs& in, int n, int unit, Each each) {
   const int panels = a.rows / LANES, units = panels / unit;
-  const size_t panel_bytes = size_t(a.steps) * 64;
-  const int blocks = (n + MAX_ROWS - 1) / MAX_ROWS;
+  const size_t panel_bytes = a.kind == INT4 ? size_t(a.steps) / 16 * BLOCK4 : size_t(a.steps) * 64;
+  const int most = a.kind == INT4 ? MAX_ROWS4 : MAX_ROWS, blocks = (n + most - 1) / most;
   const int block = (n + blocks - 1) / blocks;
-  const int at_once = panels_at_once(block) / unit * unit;
+  const int at_once = panels_at_once(a.kind, block) / unit * unit;
   const int tasks = std::max(1, std::min(units, omp_get_num_threads() * 8));
 #pragma omp for schedule(dynamic, 1)
   for (int task = 0; task < tasks; task++) {
@@ -235,6 +311,7 @@ template <class Each> void multiply(const Matrix& a, const Inputs& in, int n, in
             const int first = (p + i) * LANES;
             if (a.kind == INT8)
               v = __builtin_convertvector((I)v - load<I>(a.sums + first), V) * load<V>(a.scale + first) * in.scale[r + j];
+            if (a.kind == INT4) v = (v - load<V>(a.scale + first) * in.zero[r + j]) * in.scale[r + j];
             if (a.bias) v += load<V>(a.bias + first);
             sum[i * rows + j] = v;
           }
@@ -321,7 +398,7 @@ void attend(const Model& m, const Place& at, int layer, int head, int start, int
   }
   V sum[MAX_PANELS * MAX_ROWS];
   for (int p = low; p < high;) {
-    const int now = std::min(panels_at_once(count), high - p);
+    const int now = std::min(panels_at_once(kind, count), high - p);
     TILES.of[kind][count][now](past.keys + size_t(p) * steps * 64, size_t(steps) * 64, steps, gathered.data(), steps, sum);
     for (int i = 0; i < now; i++)
       for (int r = 0; r < count; r++) {
@@ -362,7 +439,7 @@ void attend(const Model& m, const Place& at, int layer, int head, int start, int
   const size_t value_panel = size_t(at.capacity) * LANES * bytes_of(kind);
   const size_t skipped = size_t(low) * LANES / per_step * 64;
   for (int p = 0; p < d / LANES;) {
-    const int now = std::min(panels_at_once(count), d / LANES - p);
+    const int now = std::min(panels_at_once(kind, count), d / LANES - p);
     TILES.of[kind][count][now](past.values + p * value_panel + skipped, value_panel, int(weights), weight.data(), weights,
                                sum);
     for (int i = 0; i < now; i++)
@@ -479,11 +556,11 @@ void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int sta
 extern "C" {
 
 // source [rows][steps] 4-byte steps -> panels; rows beyond `rows` up to a multiple of 16 become zero
-void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps, int64_t panel_stride) {
+void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps) {
   const int64_t panels = (rows + LANES - 1) / LANES;
 #pragma omp parallel for schedule(dynamic, 4)
   for (int64_t p = 0; p < panels; p++) {
-    uint32_t* out = reinterpret_cast<uint32_t*>(to + p * panel_stride * steps * 64);
+    uint32_t* out = reinterpret_cast<uint32_t*>(to + p * steps * 64);
     for (int64_t s0 = 0; s0 < steps; s0 += 16)
       for (int lane = 0; lane < LANES; lane++) {
         const int64_t row = p * LANES + lane;
