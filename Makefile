@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check format real passes bits memory clean
+.PHONY: help setup demo test test-oldest check format real passes bits memory first-token clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ bits: $(READY) ## speculation on and off, bit for bit: 200 prompts, four k, two 
 
 memory: $(READY) ## memory over 2,000 rounds
 	@$(BIN)/python benchmarks/memory.py
+
+first-token: $(READY) ## from a cold process to the first token
+	@$(BIN)/python benchmarks/first_token.py $(PAIR)
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

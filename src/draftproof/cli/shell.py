@@ -34,7 +34,8 @@ def errors_in_one_line() -> Iterator[Console]:
     from draftproof.report.terminal import console
 
     progress = console(errors=True)
-    logging.getLogger("torchao").setLevel(logging.ERROR)  # at import it lists the CUDA libraries that a CPU lacks
+    for name in ("torchao", "torch.utils._pytree"):  # once torchao is there, transformers imports it, and it talks
+        logging.getLogger(name).setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode shows "?" for what it cannot show
 
