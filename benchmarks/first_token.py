@@ -1,7 +1,7 @@
 """From a cold process to the first token: what compiling costs a short request. `make first-token`.
 
-Fresh processes in turns: without compiled passes, with kernels that were built before, with kernels that are not there and
-are left to the background (`auto`), and with kernels that one waits for (`on`).
+Fresh processes in turns: without compiled passes, with kernels that were built before, with kernels that are not there
+and are left to the background (`auto`), and with kernels that one waits for (`on`).
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_a_planted_fault_is_called_a_bug(model, monkeypatch, plant):
         assert not same_text(speculative, plain)
         found = speculator.attribute(PROMPT, speculative, plain)
         assert found.kind == "bug"
-        assert found.settled is False
+        assert found.settled is (plant is plant_generous_rule)  # a wrong verdict on the right bits
         assert not found.block_flips
         assert found.plain_gap > found.noise
         with pytest.raises(DivergenceError, match="bug: scoring the same prefix"):

@@ -13,7 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from draftproof import CompileError, ConfigError, Speculator
 from draftproof.models.load import load
 from draftproof.models.native import library as library_module
-from draftproof.models.native.decoder import NativeCache, NativeDecoder, refuse
+from draftproof.models.native.cache import NativeCache
+from draftproof.models.native.decoder import NativeDecoder, refuse
 from draftproof.models.quantise import quantise
 from draftproof.testing import noisy, random_model
 from tests.architectures import NATIVE, build

@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 
 from draftproof.models.cache import PositionCache
 from draftproof.models.graph import Graph
-from draftproof.models.native.decoder import NativeCache, NativeDecoder
+from draftproof.models.native.cache import NativeCache
+from draftproof.models.native.decoder import NativeDecoder
 from draftproof.records import MAX_K
 
 LONGEST_GRAPH = MAX_K + 1

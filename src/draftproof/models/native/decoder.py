@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,16 +13,10 @@ from transformers import PreTrainedModel
 from draftproof.errors import CompileError
 from draftproof.models.native import structures as native
 from draftproof.models.native.library import library
+from draftproof.models.native.packing import GROUP, INT4, INT8, KINDS, LANES, allocate, four_bits, in_panels, kind_of
 
-KINDS = {torch.float32: 0, torch.bfloat16: 1}
-"""Number formats of weights and caches, by their number in kernels.cpp."""
-INT8, INT4 = 2, 3
-"""Weights of 8 bits with a scale for each row, and of 4 bits with one for each group of inputs (see `quantise`)."""
-GROUP = 32
-LANES = 16
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
 _ACTIVATIONS = {"silu": 0, "swish": 0, "gelu_pytorch_tanh": 1}
-_HUGE_PAGE = 1 << 21
 
 
 class NativeDecoder:
@@ -132,26 +125,26 @@ class NativeDecoder:
         rows = [w.shape[0] for w in weights]
         packed = self._pack(weights, alternate)
         if any(linear.bias is not None for linear in linears):
-            packed.bias = self._keep(_in_panels([linear.bias for linear in linears], rows, alternate))
+            packed.bias = self._keep(in_panels([linear.bias for linear in linears], rows, alternate))
         if packed.kind == INT8:
             # inputs have 128 added, so that they are unsigned: this much of every sum is taken off again
             sums = [128 * w.qdata.sum(dim=1, dtype=torch.int32) for w in weights]
-            packed.scale = self._keep(_in_panels([w.scale.flatten().float() for w in weights], rows, alternate))
-            packed.sums = self._keep(_in_panels(sums, rows, alternate))
+            packed.scale = self._keep(in_panels([w.scale.flatten().float() for w in weights], rows, alternate))
+            packed.sums = self._keep(in_panels(sums, rows, alternate))
         if packed.kind == INT4:
             totals = [(w.qdata.view(len(w), -1, GROUP).sum(-1) * w.scale.float()).sum(-1) for w in weights]
-            packed.scale = self._keep(_in_panels(totals, rows, alternate))
+            packed.scale = self._keep(in_panels(totals, rows, alternate))
         return packed
 
     def _pack(self, weights: Sequence[Tensor], alternate: bool = False) -> native.Matrix:
-        kind = _kind(weights[0])
+        kind = kind_of(weights[0])
         stored = [w.detach() if kind in KINDS.values() else w.qdata for w in weights]  # type: ignore[attr-defined]
         steps = stored[0].shape[1] * stored[0].dtype.itemsize // 4
         if kind == INT4:
-            parts = [_four_bits(w) for w in weights]
+            parts = [four_bits(w) for w in weights]
         else:
             parts = [self._panels(w.contiguous(), steps) for w in stored]
-        packed = _allocate(sum(part.numel() for part in parts))
+        packed = allocate(sum(part.numel() for part in parts))
         whole, first = packed.view(-1, parts[0].shape[1]), 0
         for i, part in enumerate(parts):
             into = whole[i :: len(parts)] if alternate else whole[first : first + len(part)]
@@ -171,79 +164,6 @@ class NativeDecoder:
             ctypes.c_int64(steps),
         )
         return packed
-
-
-class NativeCache:
-    """One request's keys and values on a decoder, and the passes over it."""
-
-    def __init__(self, decoder: NativeDecoder) -> None:
-        self._decoder = decoder
-        self.capacity = 0
-        """Positions there is room for."""
-        self._data = torch.zeros(0, dtype=torch.uint8)
-        self._tables: list[Tensor] = []
-        self._place = native.Place()
-
-    def reserve(self, positions: int) -> None:
-        """Make room for this many positions; what is held stays."""
-        if positions <= self.capacity:
-            return
-        old, capacity = self.capacity, -(-positions // LANES) * LANES
-        layers, _, kv_heads, head_dim = shape = self._decoder.kv_shape
-        size = self._decoder.dtype.itemsize
-        grown = torch.zeros((*shape[:3], capacity * head_dim * size), dtype=torch.uint8)
-        if old:
-            was = self._data.view(*shape[:3], -1)
-            grown[:, 0, :, : was.shape[-1]] = was[:, 0]  # keys lie position by position
-            panels = (layers, kv_heads, head_dim // LANES)  # values lie panel by panel
-            grown[:, 1].view(*panels, -1)[..., : old * LANES * size] = was[:, 1].reshape(*panels, -1)
-        self._data, self.capacity = grown, capacity
-        self._place.cache, self._place.capacity = grown.data_ptr(), capacity
-        self._tables = []
-        for i, (frequencies, scaling) in enumerate(self._decoder.ropes):
-            angles = torch.arange(capacity, dtype=torch.float32)[:, None] * frequencies
-            cos, sin = angles.cos() * scaling, angles.sin() * scaling
-            self._tables += [cos, sin]
-            self._place.cos[i], self._place.sin[i] = cos.data_ptr(), sin.data_ptr()
-
-    def read(self, tokens: Sequence[int], start: int, last: int) -> Tensor:
-        """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
-        self.reserve(start + len(tokens))
-        decoder = self._decoder
-        logits = torch.empty(last, decoder.structure.head.rows)
-        ids = (ctypes.c_int32 * len(tokens))(*tokens)
-        decoder.library.draftproof_read(
-            ctypes.byref(decoder.structure),
-            ctypes.byref(self._place),
-            ids,
-            len(tokens),
-            start,
-            last,
-            ctypes.c_void_p(logits.data_ptr()),
-        )
-        return logits[:, : decoder.width]
-
-    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
-        """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, in one call.
-
-        Returns them and their logits. All but the last have been read.
-        """
-        self.reserve(start + len(tokens) + count)
-        decoder = self._decoder
-        ids = (ctypes.c_int32 * len(tokens))(*tokens)
-        written, best = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
-        decoder.library.draftproof_write(
-            ctypes.byref(decoder.structure),
-            ctypes.byref(self._place),
-            ids,
-            len(tokens),
-            start,
-            count,
-            decoder.width,
-            written,
-            best,
-        )
-        return list(written), list(best)
 
 
 def refuse(model: PreTrainedModel) -> None:
@@ -270,41 +190,7 @@ def refuse(model: PreTrainedModel) -> None:
         if name.endswith(("_proj", "lm_head")) and type(module) is not nn.Linear:
             raise CompileError(f"compiled passes need plain linear layers, and {name} is {type(module).__name__}")
         if type(module) is nn.Linear:
-            _kind(module.weight)
-
-
-def _kind(weight: Any) -> int:
-    """The number format of a matrix, by its number in kernels.cpp. Raises `CompileError` for others."""
-    if not hasattr(weight, "qdata"):
-        return KINDS[weight.dtype]
-    if weight.scale.shape[-1] == 1:
-        return INT8
-    if weight.shape[1] != GROUP * weight.scale.shape[1] or weight.shape[1] % 64 or weight.scale.dtype != torch.bfloat16:
-        raise CompileError(f"compiled passes need 4-bit weights in groups of {GROUP}, and rows of a multiple of 64")
-    return INT4
-
-
-def _four_bits(weight: Any) -> Tensor:
-    """Return 4-bit weights in panels, a row of bytes each: halves of bytes, and scales after every 64 inputs."""
-    rows, columns = weight.shape
-    padding = (0, 0, 0, -rows % LANES)
-    halves = nn.functional.pad((weight.qdata + 8).to(torch.uint8), padding).view(-1, LANES, columns // 64, 8, 2, 4)
-    packed = halves[..., 0, :] | halves[..., 1, :] << 4  # [panel, row, block, 8, 4]
-    scales = nn.functional.pad(weight.scale, padding).view(-1, LANES, columns // 64, 2)
-    lines = packed.permute(0, 2, 3, 1, 4).flatten(2), scales.permute(0, 2, 3, 1).flatten(2).contiguous()
-    return torch.cat([lines[0], lines[1].view(torch.uint8)], dim=2).flatten(1)
-
-
-def _in_panels(values: Sequence[Tensor | None], rows: Sequence[int], alternate: bool) -> Tensor:
-    """One number for each row of several matrices (None: zeros), in the order in which the rows are packed."""
-    parts = []
-    for value, count in zip(values, rows, strict=True):
-        whole = value is not None and not value.is_floating_point()
-        padded = torch.zeros(-(-count // LANES) * LANES, dtype=torch.int32 if whole else torch.float32)
-        if value is not None:
-            padded[:count] = value.detach()
-        parts.append(padded.view(-1, LANES))
-    return (torch.stack(parts, dim=1) if alternate else torch.cat(parts)).flatten()
+            kind_of(module.weight)
 
 
 def _activation(config: Any) -> str:
@@ -323,14 +209,3 @@ def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]
         kind: (getattr(rotary, f"{kind}_inv_freq").float(), float(getattr(rotary, f"{kind}_attention_scaling")))
         for kind in kinds
     }
-
-
-def _allocate(size: int) -> Tensor:
-    """Return `size` bytes of memory, in huge pages where the system has them: far fewer pages to look up in a pass."""
-    if size < _HUGE_PAGE:
-        return torch.empty(size, dtype=torch.uint8)
-    block = mmap.mmap(-1, size + _HUGE_PAGE)
-    block.madvise(mmap.MADV_HUGEPAGE)
-    whole = torch.frombuffer(block, dtype=torch.uint8)
-    skip = -whole.data_ptr() % _HUGE_PAGE
-    return whole[skip : skip + size]
