@@ -19,7 +19,7 @@ SWEEPS = 5
 
 
 def pair_up(
-    target: Loaded, names: Sequence[str], load: Callable[[str], Loaded], k: int
+    target: Loaded, names: Sequence[str], load: Callable[[str], Loaded], k: int, numerics: str = "fast"
 ) -> tuple[dict[str, Speculator], list[DraftFacts]]:
     """Load every draft and pair it with the target; return the pairs, and the reasons of those that do not fit."""
     if len(set(names)) < len(names):
@@ -27,7 +27,7 @@ def pair_up(
     pairs, failed = {}, []
     for name in names:
         try:
-            pairs[name] = Speculator(target, load(name), k)
+            pairs[name] = Speculator(target, load(name), k, numerics=numerics)
         except DraftproofError as error:
             failed.append(DraftFacts(name, None, str(error)))
     if not pairs:
@@ -60,11 +60,12 @@ def measure_at(
     *,
     max_new_tokens: int,
     repeats: int,
+    numerics: str = "fast",
 ) -> list[Cell]:
     """Write every prompt plainly and with every draft at its k, in turns."""
     arms = [Arm(Speculator(target), None, 0)]
     for name, k in ks.items():
-        arms.append(Arm(Speculator(target, pairs[name].draft, k), name, k))
+        arms.append(Arm(Speculator(target, pairs[name].draft, k, numerics=numerics), name, k))
         arms[-1].speculator.warm_up()
     cells: list[Cell] = []
     for prompt in range(len(workload.prompts)):

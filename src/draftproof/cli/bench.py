@@ -40,6 +40,7 @@ def bench(
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
+    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
     json_file: Annotated[
         Path | None,
         typer.Option("--json", help="File for everything measured; an unfinished one is resumed."),
@@ -65,6 +66,7 @@ def bench(
             weights=weights,
             draft_weights=draft_weights,
             compile="on" if compile == "auto" else compile,
+            numerics=numerics,
             keep_weights=engine != "draftproof",  # other engines run the models through transformers
         )
         assert speculator.draft is not None
@@ -83,6 +85,7 @@ def bench(
             repeats=repeats,
             workloads=workloads,
             engine=engine,
+            numerics=numerics,
             cells=(),
             notes=(*doubt_machine(), *_conditions(engine), *speculator.notes),
         )
@@ -111,7 +114,7 @@ def _measured(
     assert loaded_draft is not None
     arms = {0: Arm(speculator, None, 0)}
     for k in sorted({*result.ks, result.k}):
-        arms[k] = Arm(Speculator(speculator.target, loaded_draft, k), result.draft, k)
+        arms[k] = Arm(Speculator(speculator.target, loaded_draft, k, numerics=result.numerics), result.draft, k)
         arms[k].speculator.warm_up()
     engines = ARMS if result.engine == "hf-assisted" else ()
     peers = [HfAssisted(arm, speculator.target, loaded_draft, result.k, speculator.clock) for arm in engines]
@@ -165,6 +168,7 @@ def _print(result: BenchResult) -> None:
         out.print(tables.peer_table(bench_summary.peer_rows(result)))
     for sentence in bench_summary.workloads_verdict(result):
         out.print(sentence, style="bold", markup=False)
+    shell.tell_placements(out, result)
     for warning in (*result.notes, *bench_summary.doubts(result, rows)):
         out.print(f"warning: {warning}", style="yellow", markup=False)
 

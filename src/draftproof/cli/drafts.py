@@ -22,6 +22,8 @@ def drafts(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
 ) -> None:
@@ -35,8 +37,8 @@ def drafts(
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile, "weights": weights}
-        loaded = shell.load_model(progress, target, **how)
+        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile}
+        loaded = shell.load_model(progress, target, weights=weights, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
         from draftproof.report.terminal import console
@@ -50,7 +52,7 @@ def drafts(
             k,
         )
         notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
-        options = {"max_new_tokens": max_new_tokens, "repeats": repeats}
+        options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "repeats": repeats, "numerics": numerics}
         with progress.status("timing passes") as status:
             curve, pass_s = compare.time_models(loaded, pairs)
             status.update(f"writing with every draft at k = {k}")
@@ -74,6 +76,7 @@ def drafts(
             facts=(*facts, *failed),
             cells=tuple(cells),
             best_cells=tuple(best_cells),
+            numerics=numerics,
             notes=tuple(notes),
         )
         shell.write_json(result, json_file)
@@ -83,6 +86,7 @@ def drafts(
         if best_cells:
             out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
+        shell.tell_placements(out, result)
         doubts = bench_summary.doubt_cells((*cells, *best_cells), max_new_tokens)
         for warning in (*bench_summary.unusable(result), *notes, *doubts):
             out.print(f"warning: {warning}", style="yellow", markup=False)

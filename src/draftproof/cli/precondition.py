@@ -22,6 +22,7 @@ def precondition(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
@@ -32,11 +33,14 @@ def precondition(
         if sweeps < 1:
             raise ConfigError(f"--sweeps is {sweeps}; it must be at least 1.")
         shell.check_json(json_file)
-        jobs = [("target", model, dtype, wanted)]
-        jobs += [] if compare_dtype is None else [("target", model, compare_dtype, wanted)]
-        jobs += [] if draft is None else [("draft", draft, dtype, [1, 2])]
-        how: dict[str, Any] = {"device": device, "compile": compile, "weights": weights}
-        loaded = [(role, shell.load_model(progress, name, dtype=one, **how), ns) for role, name, one, ns in jobs]
+        jobs = [("target", model, dtype, weights, wanted)]
+        jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, wanted)]
+        jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, [1, 2])]
+        how: dict[str, Any] = {"device": device, "compile": compile}
+        loaded = [
+            (role, shell.load_model(progress, name, dtype=one, weights=bits, **how), ns)
+            for role, name, one, bits, ns in jobs
+        ]
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
         from draftproof.report import summary, tables
@@ -72,6 +76,7 @@ def precondition(
         if draft is not None:
             c = summary.cost_curve(passes[-1]).at(1) / summary.cost_curve(passes[0]).at(1)
             out.print(f"c = {c:.2f}: a draft pass / a target pass; the draft must be right more often than that to pay")
+        shell.tell_placements(out, result)
         for warning in warnings:
             out.print(f"warning: {warning}", style="yellow", markup=False)
 

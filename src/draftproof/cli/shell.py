@@ -104,6 +104,7 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
 
 WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
+NUMERICS_HELP = "fast, fixed (the same bits on and off) or auto; compiled passes are always fixed."
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 
 
@@ -132,6 +133,16 @@ def load(progress: Console, target: str, draft: str | None, **options: Any) -> S
 
         _quieten()
         return Speculator(target, draft, **options)
+
+
+def tell_placements(out: Console, result: AnyResult) -> None:
+    """Print where each model ran and how, as far as the result says."""
+    told = [("target", getattr(result, "target_placement", None)), ("draft", getattr(result, "draft_placement", None))]
+    told += [(f"{times.role} {times.model}", times.placement) for times in getattr(result, "passes", ())]
+    told += [(f"draft {fact.draft}", fact.placement) for fact in getattr(result, "facts", ())]
+    for role, placement in told:
+        if placement is not None:
+            out.print(f"note: {role} on {placement.reason}", style="dim", markup=False)
 
 
 def show(pieces: Iterable[str]) -> None:

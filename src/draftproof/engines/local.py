@@ -13,7 +13,7 @@ from draftproof.clock import Clock, DeviceClock
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
-from draftproof.engines.opening import open_model, settle_numerics
+from draftproof.engines.opening import check_numerics, open_model, settle_numerics
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded
 from draftproof.models.session import ModelSession
@@ -94,6 +94,8 @@ class Speculator:
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
+        check_numerics(numerics)
+        self._may_drop_padding = numerics == "auto"
         of_the_draft = (draft_device, draft_dtype, draft_revision, draft_window, draft_weights, draft_tokenizer)
         if draft is None and of_the_draft != (None,) * 6:
             raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
@@ -185,13 +187,14 @@ class Speculator:
         """
         ids = self.encode(prompt, chat=chat)
         session = self._plain_session if k == 0 else self._target_session
-        if bare and self.numerics.shape is not None:
-            session = self._session(None)
         k = self.k if k is None else check_k(k)
-        if self.numerics.shape is not None and k >= self.numerics.shape and not bare:
-            raise ConfigError(
-                f"k is {k}, and the numerics are fixed for at most {self.k} guesses; make the Speculator with k={k}."
-            )
+        if self.numerics.shape is not None:
+            if k >= self.numerics.shape and not (bare or self._may_drop_padding):
+                raise ConfigError(
+                    f"k is {k}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with k={k}."
+                )
+            if bare or k >= self.numerics.shape:
+                session = self._session(None)
         window = self._target_session.window
         if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
             raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be a whole number, at least 1.")
@@ -233,7 +236,9 @@ class Speculator:
         generation = stream.generation
         if not check:
             return generation
-        plain = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=0)
+        shape = self.numerics.shape
+        unpadded = shape is not None and generation.k >= shape
+        plain = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=0, bare=unpadded)
         for _ in plain:
             pass
         if not same_text(generation, plain.generation):

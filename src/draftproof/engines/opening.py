@@ -51,7 +51,8 @@ def open_model(
             "device, dtype, revision and weights are for models that are loaded here; this one is loaded already."
         )
     if isinstance(source, Loaded):
-        return source
+        wanted = compile == "on" and source.decoder is None and not source.graphs
+        return compiled(source, "on", keep_weights=True) if wanted else source
     if not isinstance(source, PreTrainedModel):
         raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
     check_cache(source)
@@ -62,25 +63,26 @@ def open_model(
     return compiled(given, "on" if compile == "on" else "off", keep_weights=True)
 
 
+def check_numerics(wanted: str) -> None:
+    """Raise `ConfigError` for an unknown name."""
+    if wanted not in NUMERICS:
+        raise ConfigError(f"numerics is {wanted!r}; choose one of {', '.join(NUMERICS)}.")
+
+
 def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Numerics:
     """Decide how passes are shaped.
 
     `k` is the most guesses of a round, and `alone` says that nobody guesses. Raises `ConfigError`.
     """
-    if wanted not in NUMERICS:
-        raise ConfigError(f"numerics is {wanted!r}; choose one of {', '.join(NUMERICS)}.")
     if target.decoder is not None:
         return Numerics("fixed", None, "at no cost: compiled passes compute a row alike, whatever else a pass holds")
     if wanted == "fast" or (wanted == "auto" and alone):
         return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
-    if wanted == "auto" and target.model.dtype == torch.float32:
+    if wanted == "auto" and target.model.dtype == torch.float32 and target.placement.weights is None:
         return Numerics("fast", None, "float32 rounds in the seventh digit")
-    if not _rows_stand_alone(target.model, k + 1):
-        why = (
-            f"rows of a pass depend on each other in {target.model.config.model_type!r}, as where tokens share experts"
-        )
+    if why := _why_not_fixed(target.model, k + 1):
         if wanted == "fixed":
-            raise ConfigError(f"numerics cannot be fixed: {why}; use numerics='fast'.")
+            raise ConfigError(f"numerics cannot be fixed: {why}; choose numerics fast, or a smaller k.")
         return Numerics("fast", None, why)
     if wanted == "fixed":
         return Numerics("fixed", k + 1, f"asked for: every pass takes {k + 1} tokens")
@@ -91,18 +93,18 @@ def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Nume
 
 
 @torch.inference_mode()
-def _rows_stand_alone(model: PreTrainedModel, shape: int) -> bool:
-    """Whether each row of a padded pass has the bits that it has beside other rows, on a few tokens.
-
-    Experts multiply the rows that chose them together, which a few tokens may not show.
-    """
+def _why_not_fixed(model: PreTrainedModel, shape: int) -> str | None:
+    """Say why a row of a padded pass has not the bits that it has beside other rows, or return None if it has them."""
+    family = repr(model.config.model_type)
     if any("experts" in key for key in model.config.get_text_config(decoder=True).to_dict()):
-        return False
+        return f"rows of a pass depend on each other in {family}, where tokens share experts"
     runner = TransformersRunner(model, shape)
     tokens = [(11 + 7 * i) % runner.width for i in range(shape)]
     runner.reset(shape)
     together = runner.run(tokens, 0, shape)
-    return all(torch.equal(runner.run([token], i, 1)[0], together[i]) for i, token in enumerate(tokens))
+    if all(torch.equal(runner.run([token], i, 1)[0], together[i]) for i, token in enumerate(tokens)):
+        return None
+    return f"rows of a pass over {shape} tokens depend on each other here, for {family} in {model.dtype}"
 
 
 @torch.inference_mode()

@@ -80,10 +80,15 @@ def load(
     path = find(str(name), revision)
     try:
         read = _load_gguf if path.is_file() else _load_folder
-        loaded = read(str(name), path, partial(place, device, dtype, because=because))
-        if weights is not None:
-            loaded = _quantised(loaded, weights)
-        return compiled(loaded, compile, keep_weights=keep_weights)
+
+        def fresh() -> Loaded:
+            loaded = read(str(name), path, partial(place, device, dtype, because=because))
+            return loaded if weights is None else _quantised(loaded, weights)
+
+        try:
+            return compiled(fresh(), compile, keep_weights=keep_weights)
+        except CompileError as error:  # found too late: the weights were given up
+            return replace(fresh(), why_not_compiled=_went_on(str(name), error))
     except DraftproofError:
         raise
     except Exception as error:  # a damaged folder makes the libraries raise almost anything
@@ -183,7 +188,8 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
     """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
 
     Whatever stands in the way, the model goes on through transformers. The compiled passes have to give transformers'
-    logits on a few tokens before they are used; where they do not and the weights are given up, that is a `LoadError`.
+    logits on a few tokens before they are used; where they do not, and the weights are given up already, a
+    `CompileError` is raised.
     """
     if compile == "off":
         return loaded
@@ -197,12 +203,16 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
             decoder = NativeDecoder(loaded.model, wait=compile == "on", consume=not keep_weights)
             passes, found = "compiled", replace(loaded, decoder=decoder)
         if not _agrees(found.session(), sample):
-            if loaded.model.device.type == "meta":
-                raise LoadError(f"compiled passes give other logits for {loaded.name!r}; load it with compile='off'.")
             raise CompileError(f"compiled passes give other logits for {name!r} than transformers does")
     except CompileError as error:
-        return replace(loaded, why_not_compiled=f"{loaded.name}: passes go through transformers: {error}")
+        if loaded.model.device.type == "meta":
+            raise
+        return replace(loaded, why_not_compiled=_went_on(loaded.name, error))
     return replace(found, placement=_told(loaded.placement, passes))
+
+
+def _went_on(name: str, error: CompileError) -> str:
+    return f"{name}: passes go through transformers: {error}"
 
 
 def _agrees(session: ModelSession, sample: Sample) -> bool:

@@ -13,6 +13,7 @@ from draftproof.models.cache import PositionCache
 from draftproof.models.graph import Graph
 from draftproof.models.native.cache import NativeCache
 from draftproof.models.native.decoder import NativeDecoder
+from draftproof.models.windows import attention_windows
 from draftproof.records import MAX_K
 
 LONGEST_GRAPH = MAX_K + 1
@@ -169,12 +170,3 @@ class TransformersRunner:
             zero = torch.zeros((), dtype=dtype, device=positions.device)
             return torch.where(visible, zero, torch.finfo(dtype).min)[None, None]
         return visible[None, None]
-
-
-def attention_windows(config: Any) -> dict[str, int | None]:
-    """Return the attention window of each kind of layer, None for layers that see everything."""
-    kinds = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    if kinds is None:
-        return {"full_attention": None} if window is None else {"sliding_attention": window}
-    return {kind: window if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}

@@ -203,6 +203,8 @@ class BenchResult(Result):
     """`draftproof`, or the engine that ran beside it."""
     cells: tuple[Cell, ...]
     peers: tuple[PeerCell, ...] = ()
+    numerics: str = "fast"
+    """What was asked for: `fixed`, `fast` or `auto`; compiled passes are fixed whatever it was."""
     kind: Literal["bench"] = "bench"
 
 
@@ -239,6 +241,8 @@ class DraftsResult(Result):
     """Plain decoding and every draft at `k`."""
     best_cells: tuple[Cell, ...]
     """Plain decoding again, and every draft at its own best k."""
+    numerics: str = "fast"
+    """As in a bench."""
     kind: Literal["drafts"] = "drafts"
 
 

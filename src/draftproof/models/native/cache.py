@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from draftproof.errors import ConfigError
 from draftproof.models.native import structures as native
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.packing import LANES
@@ -46,8 +47,13 @@ class NativeCache:
             self._tables += [cos, sin]
             self._place.cos[i], self._place.sin[i] = cos.data_ptr(), sin.data_ptr()
 
+    def _check(self, tokens: Sequence[int]) -> None:
+        if not tokens or min(tokens) < 0 or max(tokens) >= self._decoder.width:
+            raise ConfigError(f"token ids must lie between 0 and {self._decoder.width - 1}, got {list(tokens)[:8]}.")
+
     def read(self, tokens: Sequence[int], start: int, last: int) -> Tensor:
         """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
+        self._check(tokens)
         self.reserve(start + len(tokens))
         decoder = self._decoder
         logits = torch.empty(last, decoder.structure.head.rows)
@@ -68,6 +74,7 @@ class NativeCache:
 
         Returns them and their logits. All but the last have been read.
         """
+        self._check(tokens)
         self.reserve(start + len(tokens) + count)
         decoder = self._decoder
         ids = (ctypes.c_int32 * len(tokens))(*tokens)

@@ -7,22 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from draftproof.errors import CompileError
 from draftproof.models.native import structures as native
+from draftproof.models.native.cover import ACTIVATIONS, refuse
 from draftproof.models.native.library import library
 from draftproof.models.native.packing import GROUP, INT4, INT8, KINDS, LANES, allocate, four_bits, in_panels, kind_of
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
-_ACTIVATIONS = {"silu": 0, "swish": 0, "gelu_pytorch_tanh": 1}
+from draftproof.models.windows import layer_kinds
 
 
 class NativeDecoder:
     """Packed copies of a model's weights. Several caches may stand on one decoder.
 
-    Raises `CompileError`, with the reason, for a model that is not one of `FAMILIES` on the CPU, and where the kernels
+    Raises `CompileError`, with the reason, for a model that `cover.refuse` does not let through, and where the kernels
     cannot be had; `wait` is as in `library`. With `consume` the model's own weights are given up as they are packed,
     and it is left on the `meta` device.
     """
@@ -39,9 +37,7 @@ class NativeDecoder:
         """Bytes that a pass over one token reads of the weights."""
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-        kinds = getattr(config, "layer_types", None) or [
-            "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
-        ] * len(body.layers)
+        kinds = layer_kinds(config)
         ropes = _ropes(body.rotary_emb, list(dict.fromkeys(kinds)))
         self.ropes = list(ropes.values())
         """Inverse frequencies `[rotated / 2]`, and the scaling of cos and sin: one for all layers, or one a kind."""
@@ -61,7 +57,7 @@ class NativeDecoder:
         read = self.weight_bytes
         packed_embedding = packed_head if tied else self._pack([embedding.weight])
         self.weight_bytes = read
-        scale = getattr(config, "query_pre_attn_scalar", None) or head_dim
+        family = config.model_type
         embedding_scale = float(torch.tensor(config.hidden_size**0.5, dtype=self.dtype)) if gemma else 1.0
         self.structure = native.Model(
             len(body.layers),
@@ -71,12 +67,12 @@ class NativeDecoder:
             head_dim,
             2 * self.ropes[0][0].numel(),
             config.intermediate_size,
-            _ACTIVATIONS[_activation(config)],
+            ACTIVATIONS[type(body.layers[0].mlp.act_fn).__name__],
             config.rms_norm_eps,
-            scale**-0.5,
+            float(body.layers[0].self_attn.scaling),
             embedding_scale,
-            getattr(config, "attn_logit_softcapping", None) or 0.0,
-            getattr(config, "final_logit_softcapping", None) or 0.0,
+            (family == "gemma2" and config.attn_logit_softcapping) or 0.0,
+            (family in ("gemma2", "gemma3_text") and config.final_logit_softcapping) or 0.0,
             KINDS[self.dtype],
             layers,
             self._norm(body.norm, gemma),
@@ -164,42 +160,6 @@ class NativeDecoder:
             ctypes.c_int64(steps),
         )
         return packed
-
-
-def refuse(model: PreTrainedModel) -> None:
-    """Raise `CompileError`, with the reason, for a model that the kernels do not cover."""
-    config = model.config.get_text_config(decoder=True)
-    kind = config.model_type
-    if kind not in FAMILIES or not type(model).__module__.startswith("transformers.models."):
-        raise CompileError(f"compiled passes cover {', '.join(FAMILIES)}, and this is {kind!r}")
-    if model.device.type != "cpu":
-        raise CompileError(f"compiled passes are for the CPU, and this model is on {model.device}")
-    if model.dtype not in KINDS:
-        raise CompileError(f"compiled passes are for float32 and bfloat16, and this model is in {model.dtype}")
-    heads = config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    sizes = (config.hidden_size, config.intermediate_size, head_dim)
-    if any(size % LANES for size in sizes) or heads % config.num_key_value_heads:
-        raise CompileError(f"compiled passes need sizes that are multiples of {LANES}, and these are {sizes}")
-    if _activation(config) not in _ACTIVATIONS:
-        raise CompileError(f"compiled passes do not know the activation {_activation(config)!r}")
-    types = set(_rope_types(model.get_decoder().rotary_emb))
-    if types - {"default", "linear", "llama3", "yarn"}:
-        raise CompileError(f"compiled passes do not know positions of kind {', '.join(sorted(types))}")
-    for name, module in model.named_modules():
-        if name.endswith(("_proj", "lm_head")) and type(module) is not nn.Linear:
-            raise CompileError(f"compiled passes need plain linear layers, and {name} is {type(module).__name__}")
-        if type(module) is nn.Linear:
-            kind_of(module.weight)
-
-
-def _activation(config: Any) -> str:
-    return str(getattr(config, "hidden_activation", None) or config.hidden_act)
-
-
-def _rope_types(rotary: Any) -> list[str]:
-    types = rotary.rope_type
-    return list(types.values()) if isinstance(types, dict) else [types]
 
 
 def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]:

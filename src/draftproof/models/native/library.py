@@ -18,6 +18,8 @@ from pathlib import Path
 from draftproof.errors import CompileError
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
+_left_alone: list[subprocess.Popen[bytes]] = []
+"""Compilers in the background, kept because Python complains of a process that nobody waits for."""
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp")
 
 
@@ -28,86 +30,113 @@ def library(*, wait: bool = True) -> ctypes.CDLL:
     the compiler and the processor. Without `wait`, kernels that are not there are compiled in the background, for
     whoever comes next. Raises `CompileError` where they are not to be had (now).
     """
-    target = _target()
-    if not target.is_file():
-        if not wait:
-            _compile_in_background(target)
-            raise CompileError("the kernels are being compiled in the background; the next run will have them")
-        _compile(target)
-    return _loaded(target)
+    if sys.platform != "linux":
+        raise CompileError(f"compiled passes are built for Linux only, and this is {sys.platform}")
+    try:
+        target = _target()
+        if not _intact(target):
+            if not wait:
+                _compile_in_background(target)
+                raise CompileError("the kernels are being compiled in the background; the next run will have them")
+            _compile(target)
+        return _loaded(target)
+    except (OSError, RuntimeError) as error:  # no home, no room, no permission, no shell
+        raise CompileError(f"the kernels cannot be compiled or kept: {error}") from error
 
 
 @functools.cache
 def _loaded(target: Path) -> ctypes.CDLL:
-    try:
-        # its OpenMP is the one that torch has loaded: two pools of threads would spin against each other
-        return ctypes.CDLL(str(target))
-    except OSError as error:
-        raise CompileError(f"the compiled kernels do not load: {error}") from error
+    # its OpenMP is the one that torch has loaded: two pools of threads would spin against each other
+    return ctypes.CDLL(str(target))
 
 
-@functools.cache
 def _target() -> Path:
-    if sys.platform != "linux":
-        raise CompileError(f"compiled passes are built for Linux only, and this is {sys.platform}")
     folder = Path(os.environ.get("DRAFTPROOF_CACHE") or "~/.cache/draftproof").expanduser() / "compiled"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CompileError(f"cannot make the folder {str(folder)!r}: {error}; set DRAFTPROOF_CACHE") from error
+    folder.mkdir(parents=True, exist_ok=True)
     return folder / f"kernels-{_fingerprint(_compiler())}.so"
 
 
-def _compiler() -> str:
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if found is None:
-        raise CompileError("no C++ compiler was found; install g++, or set CXX")
-    return found
-
-
-def _fingerprint(compiler: str) -> str:
+def _intact(target: Path) -> bool:
+    """Whether the file is there and whole: a torn one would kill the process that loads it."""
     try:
-        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CompileError(f"the compiler {compiler!r} does not run: {error}") from error
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return hashlib.sha256(target.read_bytes()).hexdigest() == _seal(target).read_text().split()[0]
+    except (FileNotFoundError, IndexError):
+        return False
+
+
+def _seal(target: Path) -> Path:
+    return target.with_suffix(".sha256")
+
+
+def _compiler() -> tuple[str, ...]:
+    """The compiler and its first arguments: `CXX` may hold several words, such as `ccache g++`."""
+    words = shlex.split(os.environ.get("CXX", ""))
+    found = words or [name for name in ("g++", "c++") if shutil.which(name)][:1]
+    if not found:
+        raise CompileError("no C++ compiler was found; install g++, or set CXX")
+    if absent := [word for word in found if not word.startswith("-") and shutil.which(word) is None]:
+        raise CompileError(f"the compiler {absent[0]!r}, which CXX names, was not found")
+    return tuple(found)
+
+
+def _fingerprint(compiler: tuple[str, ...]) -> str:
+    """Of what the kernels depend on; the compiler counts by its file, since asking it for its version takes time."""
+    found = [Path(path).resolve() for path in map(shutil.which, compiler) if path]
+    files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (SOURCE.read_text(), " ".join(FLAGS), version, platform.machine(), processor)
+    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), processor)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 
 def _commands(work: Path, target: Path) -> list[list[str]]:
-    """Build beside the target and rename, so that two processes may do it at once."""
-    unit, built = work / "kernels.o", work / "kernels.so"
+    """Build in a folder beside the target and rename, so that two processes may do it at once."""
+    unit, built = work / "kernels.o", work / target.name
     # linked without -fopenmp: the symbols are found in the library that torch has loaded
     return [
-        [_compiler(), *FLAGS, "-c", str(SOURCE), "-o", str(unit)],
-        [_compiler(), "-shared", str(unit), "-o", str(built)],
+        [*_compiler(), *FLAGS, "-c", str(SOURCE), "-o", str(unit)],
+        [*_compiler(), "-shared", str(unit), "-o", str(built)],
         ["mv", str(built), str(target)],
     ]
 
 
 def _compile(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        for command in _commands(Path(work), target):
+        *build, move = _commands(Path(work), target)
+        for command in build:
             try:
-                subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+                subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=600)
             except subprocess.CalledProcessError as error:
-                lines = error.stderr.strip().splitlines()
-                why = next((line for line in lines if "error" in line), lines[0] if lines else str(error))
-                raise CompileError(f"{command[0]} failed: {why}") from error
-            except (OSError, subprocess.SubprocessError) as error:
-                raise CompileError(f"{command[0]} did not run: {error}") from error
+                raise CompileError(f"{command[0]} failed: {_complaint(error.stderr) or error}") from error
+            except subprocess.TimeoutExpired as error:
+                raise CompileError(f"{command[0]} took more than ten minutes") from error
+        digest = hashlib.sha256(Path(move[1]).read_bytes()).hexdigest()
+        Path(move[1]).replace(target)
+        _seal(target).write_text(digest)
+
+
+def _complaint(output: str) -> str:
+    lines = output.strip().splitlines()
+    return next((line for line in lines if "error" in line), lines[0] if lines else "")
 
 
 def _compile_in_background(target: Path) -> None:
-    """Start the compiler at the lowest priority and leave it to itself; a start within ten minutes is enough."""
+    """Start the compiler at the lowest priority and leave it to itself; one start within ten minutes is enough."""
     work = target.with_suffix(".building")
-    if work.is_dir() and time.time() - work.stat().st_mtime < 600:
-        return
-    work.mkdir(exist_ok=True)
-    os.utime(work)
-    steps = " && ".join(shlex.join(command) for command in _commands(work, target))
+    errors = work / "errors.txt"
+    try:
+        work.mkdir()  # of two processes one gets past this
+    except FileExistsError:
+        if time.time() - work.stat().st_mtime < 600:
+            if complaint := _complaint(errors.read_text(errors="replace") if errors.is_file() else ""):
+                raise CompileError(f"the kernels could not be compiled in the background: {complaint}") from None
+            return
+        shutil.rmtree(work)  # given up, or killed
+        work.mkdir()
+    *build, move = (shlex.join(command) for command in _commands(work, target))
+    built, seal = shlex.quote(str(work / target.name)), shlex.quote(str(_seal(target)))
+    steps = " && ".join([*build, f"sha256sum {built} > {seal}", move, f"rm -r {shlex.quote(str(work))}"])
     off = subprocess.DEVNULL
-    command = ["nice", "-n", "19", "sh", "-c", f"{steps} && rm -r {shlex.quote(str(work))}"]
-    subprocess.Popen(command, stdin=off, stdout=off, stderr=off, start_new_session=True)
+    with errors.open("w") as log:
+        command = ["nice", "-n", "19", "sh", "-c", steps]
+        _left_alone.append(subprocess.Popen(command, stdin=off, stdout=off, stderr=log, start_new_session=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -21,14 +22,31 @@ _HUGE_PAGE = 1 << 21
 
 
 def kind_of(weight: Any) -> int:
-    """The number format of a matrix, by its number in kernels.cpp. Raises `CompileError` for others."""
+    """The number format of a matrix, by its number in kernels.cpp. Raises `CompileError` for others.
+
+    Of torchao's many formats only those that `quantise` makes are covered.
+    """
     if not hasattr(weight, "qdata"):
+        if weight.dtype not in KINDS:
+            raise CompileError(f"compiled passes do not know weights in {weight.dtype}")
         return KINDS[weight.dtype]
-    if weight.scale.shape[-1] == 1:
-        return INT8
-    if weight.shape[1] != GROUP * weight.scale.shape[1] or weight.shape[1] % 64 or weight.scale.dtype != torch.bfloat16:
-        raise CompileError(f"compiled passes need 4-bit weights in groups of {GROUP}, and rows of a multiple of 64")
-    return INT4
+    columns, kind = weight.shape[1], type(weight).__name__
+    symmetric = weight.zero_point is None or not bool(weight.zero_point.any())
+    if kind == "Int8Tensor" and weight.act_quant_kwargs is not None:
+        inputs = weight.act_quant_kwargs
+        dynamic = weight.act_quant_scale is None and weight.act_pre_scale is None
+        by_row = list(weight.block_size) == [1, columns] and type(inputs.granularity).__name__ == "PerRow"
+        alike = inputs.mapping_type.name == "SYMMETRIC" and not inputs.reduce_range and not weight.reduce_range
+        if symmetric and dynamic and by_row and alike and columns % 4 == 0:
+            return INT8
+    if kind == "IntxUnpackedToInt8Tensor" and str(weight.target_dtype) == "torch.int4":
+        inputs = getattr(weight.activation_quantization, "value", weight.activation_quantization)
+        grouped = list(weight.block_size) == [1, GROUP] and weight.scale.dtype == torch.bfloat16
+        if grouped and columns % 64:
+            raise CompileError(f"compiled passes need 4-bit rows of a multiple of 64, and there is one of {columns}")
+        if symmetric and grouped and inputs == "int8_asym_per_token":
+            return INT4
+    raise CompileError(f"compiled passes do not know weights of this kind of {kind}")
 
 
 def four_bits(weight: Any) -> Tensor:
@@ -59,7 +77,8 @@ def allocate(size: int) -> Tensor:
     if size < _HUGE_PAGE:
         return torch.empty(size, dtype=torch.uint8)
     block = mmap.mmap(-1, size + _HUGE_PAGE)
-    block.madvise(mmap.MADV_HUGEPAGE)
+    with suppress(OSError, AttributeError):  # a kernel without them
+        block.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(block, dtype=torch.uint8)
     skip = -whole.data_ptr() % _HUGE_PAGE
     return whole[skip : skip + size]
