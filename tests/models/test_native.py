@@ -403,7 +403,7 @@ def test_a_compiler_that_fails_in_the_background_is_told(tmp_path, monkeypatch):
         library_module.library(wait=False)
     deadline = time.monotonic() + 30
     errors = library_module._target().with_suffix(".building") / "errors.txt"
-    while not errors.read_text() and time.monotonic() < deadline:
+    while not (errors.is_file() and errors.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(CompileError, match=r"could not be compiled in the background: kernels\.cpp: error: no"):
         library_module.library(wait=False)

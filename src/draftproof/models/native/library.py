@@ -18,8 +18,6 @@ from pathlib import Path
 from draftproof.errors import CompileError
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
-_left_alone: list[subprocess.Popen[bytes]] = []
-"""Compilers in the background, kept because Python complains of a process that nobody waits for."""
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp")
 
 
@@ -40,7 +38,7 @@ def library(*, wait: bool = True) -> ctypes.CDLL:
                 raise CompileError("the kernels are being compiled in the background; the next run will have them")
             _compile(target)
         return _loaded(target)
-    except (OSError, RuntimeError) as error:  # no home, no room, no permission, no shell
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # no home, no room, no permission, no shell
         raise CompileError(f"the kernels cannot be compiled or kept: {error}") from error
 
 
@@ -136,7 +134,7 @@ def _compile_in_background(target: Path) -> None:
     *build, move = (shlex.join(command) for command in _commands(work, target))
     built, seal = shlex.quote(str(work / target.name)), shlex.quote(str(_seal(target)))
     steps = " && ".join([*build, f"sha256sum {built} > {seal}", move, f"rm -r {shlex.quote(str(work))}"])
+    # through a shell that ends at once, so that nobody has to wait for the compiler
+    detached = f"nice -n 19 sh -c {shlex.quote(steps)} 2> {shlex.quote(str(errors))} &"
     off = subprocess.DEVNULL
-    with errors.open("w") as log:
-        command = ["nice", "-n", "19", "sh", "-c", steps]
-        _left_alone.append(subprocess.Popen(command, stdin=off, stdout=off, stderr=log, start_new_session=True))
+    subprocess.run(["sh", "-c", detached], stdin=off, stdout=off, stderr=off, start_new_session=True, check=True)
