@@ -13,7 +13,18 @@ from transformers import PreTrainedModel
 from draftproof.models.native import structures as native
 from draftproof.models.native.cover import ACTIVATIONS, refuse
 from draftproof.models.native.library import library
-from draftproof.models.native.packing import GROUP, INT4, INT8, KINDS, LANES, allocate, four_bits, in_panels, kind_of
+from draftproof.models.native.packing import (
+    BLOCK4,
+    GROUP,
+    INT4,
+    INT8,
+    KINDS,
+    LANES,
+    Arena,
+    four_bits,
+    in_panels,
+    kind_of,
+)
 from draftproof.models.windows import layer_kinds
 
 
@@ -31,6 +42,7 @@ class NativeDecoder:
         self.library = library(wait=wait)
         self.dtype = model.dtype
         body = model.get_decoder()
+        self._arena = Arena()
         self._kept: list[Tensor] = []
         """Everything that a pointer in the structures points to."""
         self.weight_bytes = 0
@@ -132,34 +144,33 @@ class NativeDecoder:
             packed.scale = self._keep(in_panels(totals, rows, alternate))
         return packed
 
-    def _pack(self, weights: Sequence[Tensor], alternate: bool = False) -> native.Matrix:
+    def _pack(self, weights: Sequence[Any], alternate: bool = False) -> native.Matrix:
         kind = kind_of(weights[0])
-        stored = [w.detach() if kind in KINDS.values() else w.qdata for w in weights]  # type: ignore[attr-defined]
+        stored = [w.qdata if kind in (INT8, INT4) else w.detach() for w in weights]
         steps = stored[0].shape[1] * stored[0].dtype.itemsize // 4
-        if kind == INT4:
-            parts = [four_bits(w) for w in weights]
-        else:
-            parts = [self._panels(w.contiguous(), steps) for w in stored]
-        packed = allocate(sum(part.numel() for part in parts))
-        whole, first = packed.view(-1, parts[0].shape[1]), 0
-        for i, part in enumerate(parts):
-            into = whole[i :: len(parts)] if alternate else whole[first : first + len(part)]
-            into.copy_(part)
-            first += len(part)
+        panel = steps // 16 * BLOCK4 if kind == INT4 else 64 * steps
+        counts = [-(-w.shape[0] // LANES) for w in weights]
+        packed = self._arena.take(sum(counts) * panel)
+        whole, first = packed.view(-1, panel), 0
+        for i, (weight, count) in enumerate(zip(weights, counts, strict=True)):
+            into = whole[i :: len(weights)] if alternate else whole[first : first + count]
+            if kind == INT4:
+                into.copy_(four_bits(weight))
+            else:  # straight into place: a copy of a large matrix would stay in the allocator's hands
+                self._panels(stored[i].contiguous(), steps, into)
+            first += count
         self._kept.append(packed)
         self.weight_bytes += packed.numel()
         return native.Matrix(packed.data_ptr(), None, None, None, len(whole) * LANES, steps, kind)
 
-    def _panels(self, weight: Tensor, steps: int) -> Tensor:
-        """Return a matrix in panels, a row of bytes each."""
-        packed = torch.empty(-(-weight.shape[0] // LANES), steps * 64, dtype=torch.uint8)
+    def _panels(self, weight: Tensor, steps: int, into: Tensor) -> None:
         self.library.draftproof_pack(
-            ctypes.c_void_p(packed.data_ptr()),
+            ctypes.c_void_p(into.data_ptr()),
             ctypes.c_void_p(weight.data_ptr()),
             ctypes.c_int64(weight.shape[0]),
             ctypes.c_int64(steps),
+            ctypes.c_int64(into.stride(0)),
         )
-        return packed
 
 
 def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]:

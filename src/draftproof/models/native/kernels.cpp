@@ -555,12 +555,12 @@ void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int sta
 
 extern "C" {
 
-// source [rows][steps] 4-byte steps -> panels; rows beyond `rows` up to a multiple of 16 become zero
-void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps) {
+// source [rows][steps] 4-byte steps -> panels that begin `panel_bytes` apart; rows up to a multiple of 16 become zero
+void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps, int64_t panel_bytes) {
   const int64_t panels = (rows + LANES - 1) / LANES;
 #pragma omp parallel for schedule(dynamic, 4)
   for (int64_t p = 0; p < panels; p++) {
-    uint32_t* out = reinterpret_cast<uint32_t*>(to + p * steps * 64);
+    uint32_t* out = reinterpret_cast<uint32_t*>(to + p * panel_bytes);
     for (int64_t s0 = 0; s0 < steps; s0 += 16)
       for (int lane = 0; lane < LANES; lane++) {
         const int64_t row = p * LANES + lane;

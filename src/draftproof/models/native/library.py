@@ -134,7 +134,8 @@ def _compile_in_background(target: Path) -> None:
     *build, move = (shlex.join(command) for command in _commands(work, target))
     built, seal = shlex.quote(str(work / target.name)), shlex.quote(str(_seal(target)))
     steps = " && ".join([*build, f"sha256sum {built} > {seal}", move, f"rm -r {shlex.quote(str(work))}"])
-    # through a shell that ends at once, so that nobody has to wait for the compiler
+    # through a shell that ends at once, so that nobody has to wait for the compiler; in the same session, since Linux
+    # weighs niceness within a session only, but out of the reach of the terminal's Ctrl-C
     detached = f"nice -n 19 sh -c {shlex.quote(steps)} 2> {shlex.quote(str(errors))} &"
     off = subprocess.DEVNULL
-    subprocess.run(["sh", "-c", detached], stdin=off, stdout=off, stderr=off, start_new_session=True, check=True)
+    subprocess.run(["sh", "-c", detached], stdin=off, stdout=off, stderr=off, process_group=0, check=True)

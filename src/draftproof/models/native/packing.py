@@ -17,6 +17,9 @@ KINDS = {torch.float32: 0, torch.bfloat16: 1}
 INT8, INT4 = 2, 3
 """Weights of 8 bits with a scale for each row, and of 4 bits with one for each group of inputs (see `quantise`)."""
 GROUP = 32
+"""Inputs of a 4-bit row that share a scale."""
+BLOCK4 = 8 * 64 + 2 * 32
+"""Bytes of 64 inputs for 16 rows of 4-bit weights, with their scales."""
 LANES = 16
 _HUGE_PAGE = 1 << 21
 
@@ -72,11 +75,27 @@ def in_panels(values: Sequence[Tensor | None], rows: Sequence[int], alternate: b
     return (torch.stack(parts, dim=1) if alternate else torch.cat(parts)).flatten()
 
 
+class Arena:
+    """Memory for weights, handed out piece by piece from large blocks, so that little of a huge page is left over."""
+
+    BLOCK = 1 << 28
+
+    def __init__(self) -> None:
+        self._left = torch.empty(0, dtype=torch.uint8)
+
+    def take(self, size: int) -> Tensor:
+        """Return `size` bytes that begin on a line of the processor's cache."""
+        if size > self._left.numel():
+            self._left = allocate(max(size, self.BLOCK))
+        taken, self._left = self._left[:size], self._left[-(-size // 64) * 64 :]
+        return taken
+
+
 def allocate(size: int) -> Tensor:
     """Return `size` bytes of memory, in huge pages where the system has them: far fewer pages to look up in a pass."""
     if size < _HUGE_PAGE:
         return torch.empty(size, dtype=torch.uint8)
-    block = mmap.mmap(-1, size + _HUGE_PAGE)
+    block = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError, AttributeError):  # a kernel without them
         block.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(block, dtype=torch.uint8)
