@@ -60,6 +60,8 @@ NATIVE = ("llama", "mistral", "mistral-window", "qwen2", "qwen3", "gemma", "gemm
 
 def build(name: str, attention: str | None = None) -> PreTrainedModel:
     torch.manual_seed(0)
+    if name == "gemma2" and attention is None:
+        attention = "eager"  # the only one that caps attention in every version of transformers
     kwargs = {} if attention is None else {"attn_implementation": attention}
     model = AutoModelForCausalLM.from_config(CONFIGS[name](), **kwargs).eval()
     model.generation_config.eos_token_id = None

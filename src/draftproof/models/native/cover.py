@@ -37,6 +37,11 @@ def refuse(model: PreTrainedModel) -> None:
     activation = type(body.layers[0].mlp.act_fn).__name__
     if activation not in ACTIVATIONS:
         raise CompileError(f"compiled passes do not know the activation {activation}")
+    if getattr(body.layers[0].self_attn, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
+        raise CompileError(  # whether transformers' other attentions heed the cap depends on its version
+            f"compiled passes cap attention as attn_implementation='eager' does, and this model was loaded with "
+            f"{config._attn_implementation!r}"
+        )
     rotary = body.rotary_emb.rope_type
     kinds = set(rotary.values()) if isinstance(rotary, dict) else {rotary}
     if kinds - _ROPES:
