@@ -37,7 +37,7 @@ def refuse(model: PreTrainedModel) -> None:
     activation = type(body.layers[0].mlp.act_fn).__name__
     if activation not in ACTIVATIONS:
         raise CompileError(f"compiled passes do not know the activation {activation}")
-    if getattr(body.layers[0].self_attn, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
+    if family == "gemma2" and config.attn_logit_softcapping and config._attn_implementation != "eager":
         raise CompileError(  # whether transformers' other attentions heed the cap depends on its version
             f"compiled passes cap attention as attn_implementation='eager' does, and this model was loaded with "
             f"{config._attn_implementation!r}"
