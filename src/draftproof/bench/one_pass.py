@@ -6,7 +6,7 @@ import torch
 
 from draftproof.errors import ConfigError, EngineError
 from draftproof.models.load import Loaded
-from draftproof.models.session import window_of
+from draftproof.models.session import refuse_given_up, window_of
 from draftproof.models.tokens import encode
 from draftproof.results import OnePass, OnePassRow
 
@@ -18,8 +18,7 @@ def one_pass(loaded: Loaded, text: str, cut: int) -> OnePass:
     `cut` tokens are taken off the end for the second pass: 1 up to all but one. Attention looks backwards only, so what
     is left must be answered as before; the largest difference of a logit says how exactly. Raises `ConfigError`.
     """
-    if loaded.model.device.type == "meta":
-        raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
+    refuse_given_up(loaded.model)
     ids = encode(loaded.tokenizer, text)
     window = window_of(loaded.model.config.get_text_config(decoder=True))
     if window is not None and len(ids) > window:

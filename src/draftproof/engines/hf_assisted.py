@@ -10,8 +10,8 @@ import torch
 from transformers import GenerationConfig
 
 from draftproof.clock import Clock
-from draftproof.errors import ConfigError
 from draftproof.models.load import Loaded
+from draftproof.models.session import refuse_given_up
 
 ARMS = ("hf-plain", "hf-assisted-constant", "hf-assisted-default", "hf-prompt-lookup")
 
@@ -22,8 +22,8 @@ class HfAssisted:
 
     def __init__(self, arm: str, target: Loaded, draft: Loaded, k: int, clock: Clock) -> None:
         assert arm in ARMS
-        if "meta" in (target.model.device.type, draft.model.device.type):
-            raise ConfigError("the weights were given up for compiled passes; load both models with keep_weights=True.")
+        for loaded in (target, draft):
+            refuse_given_up(loaded.model)
         self.name = f"{arm} k={k}" if arm == "hf-assisted-constant" else arm
         self._arm = arm
         self._target = target

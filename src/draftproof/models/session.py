@@ -218,6 +218,12 @@ ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 """How much of the largest logit the shape of a pass may round away before something is wrong."""
 
 
+def refuse_given_up(model: PreTrainedModel) -> None:
+    """Raise `ConfigError` for a model that transformers cannot run, since only compiled passes hold its weights."""
+    if model.device.type == "meta":
+        raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A few tokens, and the logits of one plain pass of transformers over them, `[tokens, width]`."""
@@ -232,8 +238,7 @@ def sample_of(model: PreTrainedModel) -> Sample:
 
     Raises `CacheError` for a model that cannot read them.
     """
-    if model.device.type == "meta":
-        raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
+    refuse_given_up(model)
     if model.training:
         raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
     session = ModelSession(model)
@@ -265,11 +270,11 @@ def agrees(session: ModelSession, sample: Sample) -> bool:
     return bool((pieces - plain[-3:]).abs().max() <= session.rounding * scale)
 
 
-def check_cache(model: PreTrainedModel) -> Sample:
+def check_cache(model: PreTrainedModel) -> None:
     """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
 
     Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
-    does what the loop relies on. Returns those tokens, and their logits.
+    does what the loop relies on.
     """
     sample = sample_of(model)
     name = repr(model.config.model_type)
@@ -284,7 +289,6 @@ def check_cache(model: PreTrainedModel) -> Sample:
             f"{name} gives other logits when it reads a text in pieces than in one pass, "
             "so its cache cannot be addressed by position and guesses could not be taken back."
         )
-    return sample
 
 
 def _is_quantised(model: PreTrainedModel) -> bool:

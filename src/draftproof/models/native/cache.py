@@ -47,17 +47,18 @@ class NativeCache:
             self._tables += [cos, sin]
             self._place.cos[i], self._place.sin[i] = cos.data_ptr(), sin.data_ptr()
 
-    def _check(self, tokens: Sequence[int]) -> None:
+    def _checked(self, tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+        """The tokens as the kernels take them; the kernels check nothing, so ids have to be the model's."""
         if not tokens or min(tokens) < 0 or max(tokens) >= self._decoder.width:
             raise ConfigError(f"token ids must lie between 0 and {self._decoder.width - 1}, got {list(tokens)[:8]}.")
+        return (ctypes.c_int32 * len(tokens))(*tokens)
 
     def read(self, tokens: Sequence[int], start: int, last: int) -> Tensor:
         """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
-        self._check(tokens)
+        ids = self._checked(tokens)
         self.reserve(start + len(tokens))
         decoder = self._decoder
         logits = torch.empty(last, decoder.structure.head.rows)
-        ids = (ctypes.c_int32 * len(tokens))(*tokens)
         decoder.library.draftproof_read(
             ctypes.byref(decoder.structure),
             ctypes.byref(self._place),
@@ -74,10 +75,9 @@ class NativeCache:
 
         Returns them and their logits. All but the last have been read.
         """
-        self._check(tokens)
+        ids = self._checked(tokens)
         self.reserve(start + len(tokens) + count)
         decoder = self._decoder
-        ids = (ctypes.c_int32 * len(tokens))(*tokens)
         written, best = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
         decoder.library.draftproof_write(
             ctypes.byref(decoder.structure),

@@ -37,7 +37,7 @@ class NativeDecoder:
     """
 
     def __init__(self, model: PreTrainedModel, *, wait: bool = True, consume: bool = False) -> None:
-        self.config = config = model.config.get_text_config(decoder=True)
+        config = model.config.get_text_config(decoder=True)
         refuse(model)
         self.library = library(wait=wait)
         self.dtype = model.dtype
@@ -93,7 +93,6 @@ class NativeDecoder:
         )
         if consume:
             model.to("meta")
-        self.position_bytes = 2 * len(layers) * kv_heads * head_dim * self.dtype.itemsize
         self.kv_shape = (len(layers), 2, kv_heads, head_dim)
 
     @property
