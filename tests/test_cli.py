@@ -74,9 +74,9 @@ BASE = ("--prompt", "Hello")
     ("arguments", "where"),
     [
         (("--k", 2), ("recipe", "k")),
-        (("--seed", 7), ("recipe", "seed")),
-        (("--max-new-tokens", 9), ("recipe", "max_new_tokens")),
-        (("--stop", "e", "--stop", "f"), ("recipe", "stop")),
+        (("--seed", 7), ("recipe", "options", "seed")),
+        (("--max-new-tokens", 9), ("recipe", "options", "max_new_tokens")),
+        (("--stop", "e", "--stop", "f"), ("recipe", "options", "stop")),
         (("--chat",), ("prompt_tokens",)),
         (("--dtype", "bfloat16"), ("recipe", "target_placement", "dtype")),
         (("--draft-dtype", "bfloat16"), ("recipe", "draft_placement", "dtype")),
@@ -156,13 +156,13 @@ def test_a_difference_fails_the_run_with_exit_code_1_and_is_written_down(pair, t
 
     from draftproof.decode import loop
 
-    right = loop.judge
+    right = loop.greedy.judge
 
     def generous(proposal, logits):
         verdict = right(proposal, logits)
         return replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop, "judge", generous)
+    monkeypatch.setattr(loop.greedy, "judge", generous)
     file = tmp_path / "result.json"
     out = run(pair, *BASE, "--json", file)
     assert out.exit_code == 1

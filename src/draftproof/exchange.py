@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,17 @@ class Proposal:
     """Of these, passes that only read in accepted text and guessed nothing."""
     fault: str | None = None
     """What went wrong in the proposer, if anything: the text is not affected, the speed is."""
+    q: Sequence[Any] | None = None
+    """The laws that the guesses were really drawn from, `[width]` each; None if they were chosen, not drawn."""
+
+    def law(self, i: int, like: Any) -> Any:
+        """Return the law of guess `i` as a row beside `like`; a chosen guess has all the probability."""
+        if self.q is not None:
+            law = self.q[i]
+            return law.to(like.device) if hasattr(law, "to") else law
+        law = like * 0
+        law[self.tokens[i]] = 1
+        return law
 
 
 @dataclass(frozen=True, slots=True)

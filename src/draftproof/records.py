@@ -7,12 +7,25 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from draftproof.options import Rule
+
 FinishReason = Literal["stop", "length", "cancelled"]
 """`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted."""
 
 
 MAX_K = 64
 """Most guesses a round may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """How likely the target held a token, under its own law: before temperature, penalties and all other transforms."""
+
+    token: int
+    logprob: float | None
+    """Natural logarithm of the probability; None if that is 0."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens of this position, best first, with theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class Round:
     """Seconds of the target's pass over the pending token and the guesses."""
     overhead_s: float
     """Seconds of everything else in the round: the verdict, the stop rules, decoding text, this record."""
+    logprobs: tuple[Logprob, ...] | None = None
+    """One for each of `tokens`, if the request asked for them."""
 
     @property
     def drafted(self) -> int:
@@ -113,6 +128,18 @@ class Generation:
     identical: bool | None = None
     """True when plain decoding of the same prompt wrote the same tokens; None when that was not checked."""
     warnings: tuple[str, ...] = ()
+    verify: Rule = "greedy"
+    """The rule that judged guesses; `greedy` at temperature 0."""
+    seed: int | None = None
+    """The seed of a sampled text: with it, and the same options, the text can be written again."""
+    sample: int = 0
+    """Which of a request's samples this is."""
+
+    @property
+    def logprobs(self) -> tuple[Logprob, ...] | None:
+        """One for each of `tokens`, or None if the request did not ask for them."""
+        found = [r.logprobs for r in self.rounds if r.logprobs is not None]
+        return tuple(one for logprobs in found for one in logprobs) if found else None
 
     @property
     def draft_pass_s(self) -> float | None:

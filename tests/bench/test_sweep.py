@@ -13,6 +13,7 @@ from draftproof.bench.sweep import Arm, measure
 from draftproof.bench.workloads import read_workloads
 from draftproof.engines.hf_assisted import ARMS, HfAssisted
 from draftproof.models.load import load
+from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import Interval
 from draftproof.report.bench_summary import bench_rows, doubt_cells, doubt_sweep, peer_rows, recommend
@@ -34,7 +35,7 @@ def arms(loaded, *ks):
 
 
 def test_every_arm_writes_the_same_text_as_often_as_asked(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, max_new_tokens=20, repeats=3)
+    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=3)
     assert [(c.draft, c.k, len(c.generations)) for c in cells] == [(None, 0, 3), ("d", 1, 3), ("d", 4, 3)]
     assert len({g.tokens for c in cells for g in c.generations}) == 1
     assert [c.identical for c in cells] == [None, True, True]
@@ -47,7 +48,7 @@ def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
     before = draft.model.generation_config.to_dict(), target.model.generation_config.to_dict()
     clock = Speculator(target, draft).clock
     peers = [HfAssisted(arm, target, draft, 4, clock) for arm in ARMS]
-    cells, found = measure(arms(loaded, 4), PROSE, 0, max_new_tokens=20, repeats=2, peers=peers)
+    cells, found = measure(arms(loaded, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2, peers=peers)
     assert [p.error for p in found] == [None] * 4
     assert [p.identical for p in found] == [True] * 4
     assert all(p.tokens == (cells[0].generations[0].tokens,) * 2 and len(p.seconds) == 2 for p in found)
@@ -68,7 +69,7 @@ def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded,
         return right(self, sequence, k)
 
     monkeypatch.setattr(Draft, "propose", propose)
-    cells, _ = measure(broken, PROSE, 0, max_new_tokens=20, repeats=2)
+    cells, _ = measure(broken, PROSE, 0, Options(max_new_tokens=20), repeats=2)
     assert cells[1].error == message
     assert cells[1].identical is None
     assert cells[2].error is None
@@ -80,7 +81,7 @@ def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded,
 def test_a_peer_that_fails_is_reported(loaded, monkeypatch):
     peer = HfAssisted("hf-plain", *loaded, 4, Speculator(loaded[0]).clock)
     monkeypatch.setattr(peer, "generate", lambda *args: 1 / 0)
-    _, (cell,) = measure(arms(loaded, 2), PROSE, 0, max_new_tokens=8, repeats=2, peers=[peer])
+    _, (cell,) = measure(arms(loaded, 2), PROSE, 0, Options(max_new_tokens=8), repeats=2, peers=[peer])
     assert "ZeroDivisionError" in cell.error
 
 
@@ -113,11 +114,11 @@ def test_an_interrupted_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
 
     right, prompts = sweep.measure, []
 
-    def stopping(arms, workload, prompt, **options):
+    def stopping(arms, workload, *rest, **settings):
         prompts.append(workload.name)
         if len(prompts) == 2:
             raise KeyboardInterrupt
-        return right(arms, workload, prompt, **options)
+        return right(arms, workload, *rest, **settings)
 
     monkeypatch.setattr(sweep, "measure", stopping)
     out = bench(tmp_path, "--only", "prose,code,list")
@@ -139,13 +140,13 @@ def test_a_difference_fails_the_bench(tmp_path, monkeypatch):
 
     from draftproof.decode import loop
 
-    right = loop.judge
+    right = loop.greedy.judge
 
     def generous(proposal, logits):
         verdict = right(proposal, logits)
         return replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop, "judge", generous)
+    monkeypatch.setattr(loop.greedy, "judge", generous)
     out = bench(tmp_path, "--only", "prose")
     assert out.exit_code == 1
     assert "NO" in out.stdout
@@ -215,7 +216,7 @@ def test_a_line_that_is_no_workload_is_named(tmp_path, line):
 
 
 def test_a_sweep_is_judged(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, max_new_tokens=20, repeats=2)
+    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
     rows = bench_rows(cells)
     assert doubt_sweep(rows) is None
     from dataclasses import replace
@@ -251,7 +252,7 @@ def test_a_bench_that_measured_nothing_says_so_and_fails(tmp_path):
 
 
 def test_a_text_that_differs_has_no_speedup(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, max_new_tokens=20, repeats=2)
+    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
     from dataclasses import replace
 
     rows = bench_rows([cells[0], replace(cells[1], identical=False), cells[2]])

@@ -99,13 +99,13 @@ def plant_stale_entry(monkeypatch):
 
 def plant_generous_rule(monkeypatch):
     """Accept one guess more than the target agrees with."""
-    right = loop_module.judge
+    right = loop_module.greedy.judge
 
     def judge(proposal, logits):
         verdict = right(proposal, logits)
         return dataclasses.replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop_module, "judge", judge)
+    monkeypatch.setattr(loop_module.greedy, "judge", judge)
 
 
 @pytest.mark.parametrize("plant", [plant_stale_entry, plant_generous_rule])

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from draftproof import ResultError, Speculator
+from draftproof.options import Options
 from draftproof.records import Interval, Placement
 from draftproof.report.html import page
 from draftproof.results import Recipe, RunResult, check_writable, from_json, read_machine, to_json, write
+from draftproof.results.kinds import SCHEMA_VERSION
 
 OLD = Path(__file__).parent / "data"
 
@@ -21,7 +23,7 @@ def result(model):
     speculator = Speculator(model, model, k=3)
     generation, plain = (speculator.generate([5, 9, 7], max_new_tokens=12, k=k) for k in (3, 0))
     here = Placement("cpu", "float32", "asked for")
-    recipe = Recipe("t", "d", 3, "p", False, 12, (), 0, True, 1, here, here, 256, 64)
+    recipe = Recipe("t", "d", 3, "p", False, Options(max_new_tokens=12), True, 1, here, here, 256, 64)
     return RunResult(
         machine=read_machine(),
         recipe=recipe,
@@ -40,7 +42,7 @@ def test_what_is_written_is_read_again(result, tmp_path):
 
 def test_the_generation_stands_at_the_top_level(result):
     data = json.loads(to_json(result))
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == SCHEMA_VERSION
     for name in ("text", "tokens", "finish_reason", "identical", "rounds", "counts", "seconds"):
         assert name in data
     assert data["counts"]["acceptance_rate"] == 1.0

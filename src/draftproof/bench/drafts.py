@@ -11,6 +11,7 @@ from draftproof.bench.sweep import Arm, measure
 from draftproof.engines.local import Speculator
 from draftproof.errors import ConfigError, DraftproofError
 from draftproof.models.load import Loaded
+from draftproof.options import Options
 from draftproof.results import Cell, DraftFacts, PassTimes, Workload
 
 SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17)
@@ -57,8 +58,8 @@ def measure_at(
     pairs: dict[str, Speculator],
     ks: dict[str, int],
     workload: Workload,
+    options: Options,
     *,
-    max_new_tokens: int,
     repeats: int,
     numerics: str = "fast",
 ) -> list[Cell]:
@@ -69,7 +70,7 @@ def measure_at(
         arms[-1].speculator.warm_up()
     cells: list[Cell] = []
     for prompt in range(len(workload.prompts)):
-        found, _ = measure(arms, workload, prompt, max_new_tokens=max_new_tokens, repeats=repeats)
+        found, _ = measure(arms, workload, prompt, options, repeats=repeats)
         cells += found
     return cells
 

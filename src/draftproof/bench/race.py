@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from draftproof.decode.divergence import same_text
 from draftproof.engines.local import Chunk, Speculator, Stream
+from draftproof.options import Options
 from draftproof.records import Divergence, Generation
 
 PLAIN, SPECULATIVE = "plain", "speculative"
@@ -78,16 +79,21 @@ def first_divergence(pairs: Sequence[Pair]) -> Divergence | None:
 def duel(
     speculator: Speculator,
     prompt: Sequence[int],
+    options: Options | None = None,
     *,
-    max_new_tokens: int = 128,
-    stop: Sequence[str] = (),
     plain: bool = True,
     even: Literal["tokens", "time"] = "tokens",
+    sample: int = 0,
+    **changes: Any,
 ) -> Race:
-    """Return the race of speculative against plain decoding; without `plain` the speculative stream runs alone."""
-    streams = {SPECULATIVE: speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop)}
+    """Return the race of speculative against plain decoding; without `plain` the speculative stream runs alone.
+
+    Options are given as in `Speculator.stream`. Without a seed they get one, so that both ways draw alike.
+    """
+    wanted = Options.of(options, **changes).seeded()
+    streams = {SPECULATIVE: speculator.stream(prompt, wanted, sample=sample)}
     if plain:
-        streams[PLAIN] = speculator.stream(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0, bare=True)
+        streams[PLAIN] = speculator.stream(prompt, wanted, k=0, bare=True, sample=sample)
     return Race(streams, even)
 
 
@@ -102,13 +108,17 @@ def judge_pair(
     prompt: Sequence[int],
     speculative: Generation,
     plain: Generation,
-    *,
-    max_new_tokens: int = 128,
-    stop: Sequence[str] = (),
+    options: Options | None = None,
 ) -> Pair:
-    """Compare two finished texts; a difference is attributed, not raised."""
-    twin = prove(speculator, prompt, speculative, plain, max_new_tokens=max_new_tokens, stop=stop)
-    found = None if same_text(speculative, twin) else speculator.attribute(prompt, speculative, twin)
+    """Compare two finished texts; a difference is attributed, not raised.
+
+    Under a rule whose plain text is another draw from the same law there is nothing to compare.
+    """
+    wanted = seeded_as(speculative, options)
+    if not wanted.same_text:
+        return Pair(speculative, plain, None)
+    twin = prove(speculator, prompt, speculative, plain, wanted)
+    found = None if same_text(speculative, twin) else speculator.attribute(prompt, speculative, twin, wanted)
     return Pair(speculative, plain, found)
 
 
@@ -117,28 +127,34 @@ def prove(
     prompt: Sequence[int],
     speculative: Generation,
     plain: Generation,
-    *,
-    max_new_tokens: int,
-    stop: Sequence[str] = (),
+    options: Options | None = None,
 ) -> Generation:
     """Return what the speculative text has to equal: `plain`, or under padded numerics its padded twin."""
     if speculator.numerics.shape is None or same_text(speculative, plain):
         return plain
-    return speculator.generate(prompt, max_new_tokens=max_new_tokens, stop=stop, k=0)
+    wanted = seeded_as(speculative, options)
+    return speculator.generate(prompt, wanted, k=0, sample=speculative.sample)
+
+
+def seeded_as(generation: Generation, options: Options | None) -> Options:
+    """Return the options with the seed that a text was written with."""
+    return Options.of(options, **({} if generation.seed is None else {"seed": generation.seed}))
 
 
 def compare(
     speculator: Speculator,
     prompt: Sequence[int],
+    options: Options | None = None,
     *,
-    max_new_tokens: int = 128,
-    stop: Sequence[str] = (),
     plain_first: bool = False,
+    sample: int = 0,
+    **changes: Any,
 ) -> Pair:
     """Write `prompt` both ways, turn by turn, and compare. Who begins pays for a cold start: let repeats alternate."""
-    race = duel(speculator, prompt, max_new_tokens=max_new_tokens, stop=stop)
+    wanted = Options.of(options, **changes)
+    race = duel(speculator, prompt, wanted, sample=sample)
     if plain_first:
         race.streams = dict(reversed(list(race.streams.items())))
     finish(race)
     made, plain = (race.streams[arm].generation for arm in (SPECULATIVE, PLAIN))
-    return judge_pair(speculator, prompt, made, plain, max_new_tokens=max_new_tokens, stop=stop)
+    return judge_pair(speculator, prompt, made, plain, wanted)

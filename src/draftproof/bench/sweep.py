@@ -11,6 +11,7 @@ from draftproof.decode.divergence import same_text
 from draftproof.engines.hf_assisted import HfAssisted
 from draftproof.engines.local import Speculator, Stream
 from draftproof.errors import DraftproofError
+from draftproof.options import Options
 from draftproof.records import Generation
 from draftproof.results import Cell, PeerCell, Workload
 
@@ -37,15 +38,16 @@ def measure(
     arms: Sequence[Arm],
     workload: Workload,
     prompt: int,
+    options: Options,
     *,
-    max_new_tokens: int,
     repeats: int,
     peers: Sequence[HfAssisted] = (),
     on_repeat: Callable[[], None] = lambda: None,
 ) -> tuple[list[Cell], list[PeerCell]]:
     """Write one prompt with all arms, `repeats` times; the first arm must be plain decoding.
 
-    Peers, which cannot be interrupted, take their turns between the races. An arm that fails leaves its error in its
+    Every repeat of a sampled text is another sample of the same seed, the same one for all arms. Peers, which cannot be
+    interrupted, take their turns between the races. An arm that fails leaves its error in its
     cell and does not stop the others.
     """
     assert arms[0].draft is None
@@ -60,10 +62,10 @@ def measure(
     except Exception as error:
         group.errors = dict.fromkeys(range(len(arms)), _message(error))
     window = arms[0].speculator.target_window
-    limit = max_new_tokens if window is None else min(max_new_tokens, window - len(ids))
+    limit = options.max_new_tokens if window is None else min(options.max_new_tokens, window - len(ids))
     for repeat in range(repeats if ids else 0):
         order.reverse()  # who begins pays for a cold start, so they take turns at that too
-        _race(arms, group, ids, max_new_tokens, order)
+        _race(arms, group, ids, options, order, repeat)
         for i in range(len(peers)) if repeat % 2 else reversed(range(len(peers))):
             if i not in failed and 0 not in group.errors:
                 try:
@@ -71,7 +73,7 @@ def measure(
                 except Exception as error:  # another engine may raise anything, and must not end the bench
                     failed[i] = _message(error)
         on_repeat()
-    cells = [_cell(arm, i, group, ids, workload, prompt, max_new_tokens) for i, arm in enumerate(arms)]
+    cells = [_cell(arm, i, group, ids, workload, prompt, options) for i, arm in enumerate(arms)]
     plain = cells[0].generations[0].tokens if cells[0].generations else None
     peer_cells = [
         PeerCell(
@@ -88,13 +90,15 @@ def measure(
     return cells, peer_cells
 
 
-def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens: int, order: Sequence[int]) -> None:
+def _race(
+    arms: Sequence[Arm], group: _Group, ids: Sequence[int], options: Options, order: Sequence[int], sample: int
+) -> None:
     streams: dict[str, Stream] = {}
     for i in order:
         if i not in group.errors:
             try:
                 k = 0 if arms[i].draft is None else None
-                streams[str(i)] = arms[i].speculator.stream(ids, max_new_tokens=max_new_tokens, k=k, bare=k == 0)
+                streams[str(i)] = arms[i].speculator.stream(ids, options, k=k, bare=k == 0, sample=sample)
             except Exception as error:  # whatever stops one arm, the others go on
                 group.errors[i] = _message(error)
     race = Race(streams, tolerant=True)
@@ -106,19 +110,18 @@ def _race(arms: Sequence[Arm], group: _Group, ids: Sequence[int], max_new_tokens
 
 
 def _cell(
-    arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workload, prompt: int, max_new_tokens: int
+    arm: Arm, i: int, group: _Group, ids: Sequence[int], workload: Workload, prompt: int, options: Options
 ) -> Cell:
     made, plain = group.generations[i], group.generations[0]
     divergence = None
     identical: bool | None = None
-    if made and plain and arm.draft is not None:
-        twin = plain[0]
-        if any(not same_text(one, twin) for one in made):
-            twin = prove(arm.speculator, ids, made[0], twin, max_new_tokens=max_new_tokens)
-        differing = [one for one in made if not same_text(one, twin)]
+    if made and plain and arm.draft is not None and options.same_text:
+        pairs = list(zip(made, plain, strict=False))
+        twins = [prove(arm.speculator, ids, one, twin, options) for one, twin in pairs]
+        differing = [(one, twin) for one, twin in zip(made, twins, strict=False) if not same_text(one, twin)]
         identical = not differing
         if differing:
-            divergence = arm.speculator.attribute(ids, differing[0], twin)
+            divergence = arm.speculator.attribute(ids, *differing[0], options)
     return Cell(
         workload=workload.name,
         prompt=prompt,

@@ -6,12 +6,14 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError, ResultError
+from draftproof.options import Options
 from draftproof.records import MAX_K
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ KS = "1,2,3,4,5,6,8,12,16"
 ENGINES = ("draftproof", "hf-assisted")
 
 
+@with_options(max_new_tokens=64, seed=0)
 def bench(
+    *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
     ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}.")] = None,
@@ -32,7 +36,6 @@ def bench(
     workload: Annotated[Path | None, typer.Option(help="Your own prompts: a file of JSON lines.")] = None,
     only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
     limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 64,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
     engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
@@ -45,15 +48,19 @@ def bench(
         Path | None,
         typer.Option("--json", help="File for everything measured; an unfinished one is resumed."),
     ] = None,
+    options: dict[str, Any],
 ) -> None:
     """Measure speculation at several k and on several kinds of text, against plain decoding, interleaved."""
     with shell.errors_in_one_line() as progress:
-        shell.check_counts(max_new_tokens, repeats)
+        wanted = read_options(options)
+        shell.check_counts(repeats=repeats)
         sweep = _ks(",".join(ks or [KS]))
         if not 1 <= at <= MAX_K:
             raise ConfigError(f"--at is {at}; it must lie between 1 and {MAX_K} (plain decoding is always measured).")
         if engine not in ENGINES:
             raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
+        if engine != "draftproof" and wanted != Options(max_new_tokens=wanted.max_new_tokens, seed=wanted.seed):
+            raise ConfigError(f"--engine {engine} is compared greedily, without other options; leave them out.")
         shell.check_json(json_file)
         workloads = _workloads(workload, only, limit)
         speculator = shell.load(
@@ -81,7 +88,7 @@ def bench(
             draft_placement=speculator.draft.placement,
             ks=sweep,
             k=at,
-            max_new_tokens=max_new_tokens,
+            options=wanted,
             repeats=repeats,
             workloads=workloads,
             engine=engine,
@@ -135,7 +142,7 @@ def _measured(
                 [arms[0], *(arms[k] for k in ks)],
                 workload,
                 prompt,
-                max_new_tokens=result.max_new_tokens,
+                result.options,
                 repeats=result.repeats,
                 peers=peers,
                 on_repeat=advance,

@@ -27,7 +27,7 @@ def demo(
 ) -> None:
     """Write a text plainly and speculatively, side by side, on the pair that ships inside the package."""
     with shell.errors_in_one_line() as progress:
-        shell.check_counts(max_new_tokens, repeats)
+        shell.check_counts(max_new_tokens=max_new_tokens, repeats=repeats)
         speculator = shell.load(progress, "demo-target", "demo-draft", k=k, compile="on")
         from draftproof.bench.race import compare, duel
         from draftproof.report import terminal

@@ -8,16 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError
 
 
+@with_options(max_new_tokens=64, seed=0)
 def drafts(
+    *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[list[str], typer.Option(help="A draft to compare; give the option several times.")],
     k: Annotated[int, typer.Option(help="Guesses a round, for the comparison at one k.")] = 5,
     workload: Annotated[str, typer.Option(help="Name of a built-in workload, or a file of JSON lines.")] = "prose",
     limit: Annotated[int | None, typer.Option(help="Prompts at most.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 64,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
@@ -26,10 +28,12 @@ def drafts(
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    options: dict[str, Any],
 ) -> None:
     """Compare drafts: how often right, how cheap, how fast at one k and each at its own best k."""
     with shell.errors_in_one_line() as progress:
-        shell.check_counts(max_new_tokens, repeats)
+        wanted = read_options(options)
+        shell.check_counts(repeats=repeats)
         if k < 1:
             raise ConfigError(f"--k is {k}; it must be at least 1 to compare drafts.")
         shell.check_json(json_file)
@@ -48,28 +52,29 @@ def drafts(
         pairs, failed = compare.pair_up(
             loaded,
             draft,
-            lambda name: shell.load_model(progress, name, **how),
+            lambda name: shell.load_model(progress, name, weights=draft_weights or weights, **how),
             k,
+            numerics,
         )
         notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
-        options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "repeats": repeats, "numerics": numerics}
+        settings: dict[str, Any] = {"options": wanted, "repeats": repeats, "numerics": numerics}
         with progress.status("timing passes") as status:
             curve, pass_s = compare.time_models(loaded, pairs)
             status.update(f"writing with every draft at k = {k}")
-            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **options)
+            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **settings)
             measured = summary.cost_curve(curve)
             facts = [compare.facts(name, pair, cells, measured, pass_s[name]) for name, pair in pairs.items()]
             best = {f.draft: f.best_k for f in facts if f.best_k}
             best_cells = []
             if best:
                 status.update("writing with every draft at its own best k")
-                best_cells = compare.measure_at(loaded, pairs, best, chosen, **options)
+                best_cells = compare.measure_at(loaded, pairs, best, chosen, **settings)
         result = DraftsResult(
             machine=read_machine(),
             target=target,
             target_placement=loaded.placement,
             k=k,
-            max_new_tokens=max_new_tokens,
+            options=wanted,
             repeats=repeats,
             workload=chosen,
             curve=curve,
@@ -87,7 +92,7 @@ def drafts(
             out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
         shell.tell_placements(out, result)
-        doubts = bench_summary.doubt_cells((*cells, *best_cells), max_new_tokens)
+        doubts = bench_summary.doubt_cells((*cells, *best_cells), wanted.max_new_tokens)
         for warning in (*bench_summary.unusable(result), *notes, *doubts):
             out.print(f"warning: {warning}", style="yellow", markup=False)
         if any(c.identical is False for c in (*cells, *best_cells)):

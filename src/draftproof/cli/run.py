@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from draftproof.results import Recipe, RunResult
 
 
+@with_options()
 def run(
+    *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[str | None, typer.Option(help="The same for the small model that guesses; none: plain.")] = None,
     k: Annotated[int, typer.Option(help="Guesses a round; 0 is plain decoding.")] = 5,
@@ -30,8 +33,7 @@ def run(
         Path | None, typer.Option(help="File with the prompt (one final newline is dropped).")
     ] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens to write at most.")] = 128,
-    stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be given again.")] = None,
+    n: Annotated[int, typer.Option(help="Texts to write, each from its own stream of chance.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
@@ -45,14 +47,15 @@ def run(
     draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
     revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
     draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
-    seed: Annotated[int, typer.Option(help="Recorded; greedy text does not depend on it.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
     check: Annotated[bool, typer.Option(help="Write the text plainly too, compare, and time both.")] = True,
     repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 1,
+    options: dict[str, Any],
 ) -> None:
     """Write a text speculatively, prove that it is plain decoding's, and print the ledger."""
     with shell.errors_in_one_line() as progress:
-        shell.check_counts(max_new_tokens, repeats)
+        wanted = read_options(options)
+        shell.check_counts(repeats=repeats, n=n)
         text = _read_prompt(prompt, prompt_file)
         shell.check_json(json_file)
         from draftproof.results import Recipe
@@ -80,9 +83,8 @@ def run(
             k=k,
             prompt=text,
             chat=chat,
-            max_new_tokens=max_new_tokens,
-            stop=tuple(stop or ()),
-            seed=seed,
+            options=wanted,
+            n=n,
             check=check and draft is not None and k > 0,
             repeats=repeats,
             target_placement=speculator.target.placement,
@@ -101,8 +103,9 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     ids = speculator.encode(recipe.prompt, chat=recipe.chat)
     with progress.status("warming up"):
         speculator.warm_up(len(ids))
-    options: dict[str, Any] = {"max_new_tokens": recipe.max_new_tokens, "stop": recipe.stop}
-    race = duel(speculator, ids, **options, plain=recipe.check)
+    options = recipe.options.seeded()
+    race = duel(speculator, ids, options, plain=recipe.check)
+    samples: list[Generation] = []
     with shell.interruptible(race.cancel) as interrupted:
         shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
     shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
@@ -112,14 +115,26 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     pairs: list[Pair] = []
     compared = None
     if plain is not None and not interrupted:
-        pairs.append(judge_pair(speculator, ids, generation, plain, **options))
+        pairs.append(judge_pair(speculator, ids, generation, plain, options))
+    for i in range(1, 1 if interrupted else recipe.n):
+        race = duel(speculator, ids, options, plain=recipe.check, sample=i)
+        shell.show([f"--- text {i + 1} of {recipe.n}\n"])
+        with shell.interruptible(race.cancel) as interrupted:
+            shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
+        samples.append(race.streams[SPECULATIVE].generation)
+        shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
+        if interrupted:
+            break
+        if recipe.check:
+            pairs.append(judge_pair(speculator, ids, samples[-1], race.streams[PLAIN].generation, options))
+    if pairs and not interrupted:
         with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
             for i in range(1, recipe.repeats):
                 status.update(f"measuring again, both ways turn by turn: {i + 1} of {recipe.repeats}")
-                pairs.append(compare(speculator, ids, **options, plain_first=i % 2 == 1))
+                pairs.append(compare(speculator, ids, options, plain_first=i % 2 == 1))
         compared = speedup([(p.speculative, p.plain) for p in pairs])
 
-    result = _result(speculator, recipe, ids, generation, plain, compared, pairs)
+    result = _result(speculator, recipe, ids, generation, plain, compared, pairs, samples)
     shell.write_json(result, json_file)
     out = terminal.console()
     out.print(terminal.ledger(generation, plain))
@@ -140,6 +155,7 @@ def _result(
     plain: Generation | None,
     compared: Interval | None,
     pairs: Sequence[Pair],
+    samples: Sequence[Generation],
 ) -> RunResult:
     from dataclasses import replace
 
@@ -152,16 +168,23 @@ def _result(
     found = first_divergence(pairs)
     numerics = speculator.numerics
     placements = [f"target on {recipe.target_placement.reason}"]
+    if generation.seed is not None:
+        placements.insert(
+            0,
+            f"sampled at temperature {recipe.options.temperature:g} under the {generation.verify} rule; "
+            f"--seed {generation.seed} writes it again",
+        )
     if recipe.draft_placement is not None:
         placements.append(f"draft on {recipe.draft_placement.reason}")
     return RunResult(
         machine=read_machine(),
         recipe=recipe,
-        generation=replace(generation, identical=found is None if pairs else None),
+        generation=replace(generation, identical=found is None if pairs and recipe.options.same_text else None),
         plain=plain,
         speedup=compared,
         divergence=found,
-        repeats=tuple((p.speculative, p.plain) for p in pairs[1:]),
+        repeats=tuple((p.speculative, p.plain) for p in pairs[recipe.n :]),
+        samples=tuple(samples),
         notes=(*placements, f"numerics {numerics.kind}: {numerics.reason}", *speculator.notes, *doubt_loop(generation)),
         pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},

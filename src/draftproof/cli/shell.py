@@ -69,11 +69,11 @@ def interruptible(cancel: Callable[[], object]) -> Iterator[list[str]]:
         state.append("interrupted")
 
 
-def check_counts(max_new_tokens: int, repeats: int) -> None:
+def check_counts(**counts: int) -> None:
     """Raise `ConfigError` for a count below 1, before anything is loaded."""
-    for option, value in (("--max-new-tokens", max_new_tokens), ("--repeats", repeats)):
+    for name, value in counts.items():
         if value < 1:
-            raise ConfigError(f"{option} is {value}; it must be at least 1.")
+            raise ConfigError(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
 
 
 def check_json(path: Path | None) -> None:
@@ -162,6 +162,15 @@ def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compar
     from draftproof.report import terminal
 
     found = first_divergence(pairs)
+    rule = pairs[0].speculative.verify
+    if rule in ("ratio", "block"):
+        out.print(
+            f"law: the target's own under the {rule} rule (draftproof certify proves it); plain decoding drew another "
+            "text, so speeds are compared for a token",
+            style="bold",
+        )
+        out.print(terminal.verdict(compared, identical=True))
+        return
     why = "" if found is None else " (numeric tie, not a bug)" if found.kind == "numeric tie" else " (a bug)"
     out.print(f"identical: {'no' if found else 'yes'}{why}", style="bold red" if found else "bold green")
     out.print(terminal.verdict(compared, identical=found is None))

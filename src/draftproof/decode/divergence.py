@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -27,6 +27,7 @@ def attribute(
     speculative: Generation,
     plain: Generation,
     referee: Session | None = None,
+    scores: Callable[[torch.Tensor, Sequence[int]], torch.Tensor] | None = None,
 ) -> Divergence:
     """Find the first differing token and replay both ways to it, to say what made the difference.
 
@@ -36,6 +37,7 @@ def attribute(
     numeric tie. If not, or if the shape makes more difference than rounding can (`target.rounding` of the largest
     logit), something else is wrong: a bug. A `referee`, a session whose numerics are fixed, replays both ways with
     passes of one shape: a tie is one only if both have the same bits there, for then the shapes made the difference.
+    `scores` turns a row and its history into what the largest of was taken; without it, rows are taken as they are.
     """
     at = _first_difference(speculative.tokens, plain.tokens)
     theirs = speculative.tokens[at] if at < len(speculative.tokens) else None
@@ -45,18 +47,23 @@ def attribute(
     plain_row = _replay(target, prompt, plain, plain.tokens, at)
     speculative_row = _replay(target, prompt, speculative, None, at)
     blocks = [_replay(target, prompt, speculative, plain.tokens, at), _in_one_go(target, prompt, plain.tokens[:at])]
-    flips = any(int(row.argmax()) != ours for row in blocks)
+    shared = [*prompt, *plain.tokens[:at]]
+    chosen_by = scores or (lambda row, history: row)
+    decided = chosen_by(plain_row, shared)
+    decided_in_blocks = [chosen_by(row, shared) for row in blocks]
+    flips = any(int(row.argmax()) != ours for row in decided_in_blocks)
     noise = max(float((row - plain_row).abs().max()) for row in blocks)
-    gap, rounding = _gap(plain_row), target.rounding * float(plain_row.abs().max())
+    moved = max(_largest_move(row, decided) for row in decided_in_blocks)
+    gap, rounding = _gap(decided), target.rounding * float(plain_row.abs().max())
     settled = None
     if referee is not None:
         settled = torch.equal(*(_replay(referee, prompt, way, None, at) for way in (speculative, plain)))
-    tie = (flips or gap <= noise) and noise <= rounding and settled is not False
+    tie = (flips or gap <= moved) and noise <= rounding and settled is not False
     return Divergence(
         position=at,
         speculative_token=theirs,
         plain_token=ours,
-        speculative_gap=_gap(speculative_row),
+        speculative_gap=_gap(chosen_by(speculative_row, shared)),
         plain_gap=gap,
         block_flips=flips,
         noise=noise,
@@ -135,6 +142,12 @@ def _replay(
 def _in_one_go(target: Session, prompt: Sequence[int], text: Sequence[int]) -> torch.Tensor:
     target.reset(len(prompt) + len(text))
     return target.read([*prompt, *text])[0].float()
+
+
+def _largest_move(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return how far a score moved, of those that are finite both times."""
+    both = a.isfinite() & b.isfinite()
+    return float((a[both] - b[both]).abs().max()) if both.any() else 0.0
 
 
 def _gap(row: torch.Tensor) -> float:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from torch import Tensor
+
 from draftproof.clock import Clock
-from draftproof.exchange import Proposal
+from draftproof.decode.rows import Rows, logprobs_of
+from draftproof.exchange import Proposal, Verdict
 from draftproof.models.session import Session
 from draftproof.propose.base import Proposer
 from draftproof.records import FinishReason, Generation, Round, Seconds, count
-from draftproof.verify.greedy import judge
+from draftproof.sampling.sampler import Sampler
+from draftproof.verify import block, coupled, greedy, ratio
 
 
 class StopRule(Protocol):
@@ -25,6 +29,8 @@ class StopRule(Protocol):
 
     def push(self, token: int) -> bool: ...
 
+    def ends(self, token: int) -> bool: ...
+
     def cancel(self) -> None: ...
 
 
@@ -32,7 +38,8 @@ class Decoding:
     """One request. Iterate it for its rounds; ask `generation()` for the record, at the end or at any time before.
 
     `prompt` must not be empty, and must leave room in the target's window. Without a proposer, or with `k` 0, it is
-    plain decoding.
+    plain decoding. Without a `sampler` it is greedy and takes logits as they are. `logprobs` is the number of
+    alternatives to record with every token's log-probability, None for no record; `seed` and `sample` are recorded.
     """
 
     def __init__(
@@ -44,12 +51,20 @@ class Decoding:
         k: int = 0,
         stop: StopRule,
         clock: Clock,
+        sampler: Sampler | None = None,
+        logprobs: int | None = None,
+        seed: int | None = None,
+        sample: int = 0,
     ) -> None:
         self._target = target
         self._proposer = proposer if k > 0 else None
         self._k = k if proposer is not None else 0
         self._stop = stop
         self._clock = clock
+        self._sampler = sampler
+        self._logprobs = logprobs
+        self._seed = seed
+        self._sample = sample
         self._prompt_tokens = len(prompt)
         self._sequence = list(prompt)
         self._rounds: list[Round] = []
@@ -76,10 +91,11 @@ class Decoding:
         logits = self._target.read([*self._sequence, *proposal.tokens], last=len(proposal.tokens) + 1)
         verified = self._clock.now()
 
-        verdict = judge(proposal, logits)
+        verdict = self._judge(proposal, logits)
         if proposal.fault:
             self._faults[proposal.fault] = None
         allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
+        logprobs = () if self._logprobs is None else logprobs_of(logits, allowed, self._logprobs)
         kept: list[int] = []
         try:
             for token in allowed:
@@ -99,9 +115,23 @@ class Decoding:
                 draft_s=drafted - entered,
                 target_s=verified - drafted,
                 overhead_s=self._left - verified,
+                logprobs=None if self._logprobs is None else logprobs[: len(kept)],
             )
             self._rounds.append(done)
         return done
+
+    def _judge(self, proposal: Proposal, logits: Tensor) -> Verdict:
+        sampler = self._sampler
+        if sampler is None or sampler.untouched:
+            return greedy.judge(proposal, logits)
+        rows = Rows(logits, self._sequence, proposal.tokens, sampler, self._stop.ends)
+        if sampler.rule == "ratio":
+            return ratio.judge(proposal, rows.law, sampler.chance)
+        if sampler.rule == "block":
+            verdict = block.judge(proposal, rows.law_ahead, sampler.chance)
+            rows.settle(verdict.accepted)
+            return verdict
+        return coupled.judge(proposal, rows.token)
 
     def begin(self) -> None:
         """Read the prompt into both models, all but its last token; the first round does this if nobody did."""
@@ -142,6 +172,9 @@ class Decoding:
                 total_s=0.0 if self._started is None else self._left - self._started - self._waited_s,
             ),
             warnings=tuple(self._faults),
+            verify="greedy" if self._sampler is None else self._sampler.rule,
+            seed=self._seed,
+            sample=self._sample,
         )
 
     def cancel(self) -> Generation:

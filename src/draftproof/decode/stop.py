@@ -55,6 +55,10 @@ class Stop:
                 self._finish("length", None)
         return self.reason is not None
 
+    def ends(self, token: int) -> bool:
+        """Return whether this token by itself ends the text."""
+        return token in self._end_tokens
+
     def cancel(self) -> None:
         """End the text here because the user asked for it."""
         if self.reason is None:

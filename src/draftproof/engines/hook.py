@@ -121,6 +121,9 @@ class _Criteria:
             self.reason = "length" if self._remaining <= 0 else "stop"
         return self.reason is not None
 
+    def ends(self, token: int) -> bool:
+        return False  # criteria tell only when they have seen the text
+
     def cancel(self) -> None:
         self.reason = self.reason or "cancelled"
 

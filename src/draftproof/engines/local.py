@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,15 @@ from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.engines.opening import check_numerics, open_model, settle_numerics
+from draftproof.engines.request import end_tokens_for, sampler_of, stop_of
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded
 from draftproof.models.session import ModelSession
-from draftproof.models.tokens import TextStream, compare_vocabularies, encode
+from draftproof.models.tokens import compare_vocabularies, encode
+from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import MAX_K, Divergence, Generation, Round
+from draftproof.sampling.processors import Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +174,26 @@ class Speculator:
     def stream(
         self,
         prompt: str | Sequence[int],
+        options: Options | None = None,
         *,
-        max_new_tokens: int = 128,
-        stop: str | Sequence[str] = (),
         chat: bool = False,
         k: int | None = None,
         bare: bool = False,
+        sample: int = 0,
+        processors: Sequence[Processor] = (),
+        **changes: Any,
     ) -> Stream:
         """Write after `prompt`, round by round.
 
-        `max_new_tokens` is at least 1; the text also ends where the target's window does. `stop` holds strings that end
-        the text before them. `k` overrides the number of guesses a round; 0 writes plainly. Plain and speculative
-        streams may run side by side; of two streams of one kind, the newer takes over the cache. With `bare`, passes
-        are not padded, whatever the numerics: plain decoding as fast as it goes here.
+        Options are given as an `Options`, by name (`temperature=0.7, stop=["\\n"]`), or both. The text also ends where
+        the target's window does. `k` overrides the number of guesses a round; 0 writes plainly. `sample` says which of
+        several texts of one seed this is. `processors` are transformers' logits processors, or functions that take ids
+        `[1, length]` and scores `[1, width]` and return scores; each position of the text is given to copies of them
+        once, in order. Plain and speculative streams may run side by side; of two streams of one kind, the newer takes
+        over the cache. With `bare`, passes are not padded, whatever the numerics: plain decoding as fast as it goes
+        here.
         """
+        wanted = Options.of(options, **changes).seeded()
         ids = self.encode(prompt, chat=chat)
         session = self._plain_session if k == 0 else self._target_session
         k = self.k if k is None else check_k(k)
@@ -195,63 +204,88 @@ class Speculator:
                 )
             if bare or k >= self.numerics.shape:
                 session = self._session(None)
-        window = self._target_session.window
-        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it must be a whole number, at least 1.")
-        if window is not None and len(ids) >= window:
-            raise ConfigError(
-                f"the prompt has {len(ids)} tokens and the target's window holds {window}; shorten the prompt."
-            )
-        limit = max_new_tokens if window is None else min(max_new_tokens, window - len(ids))
-        tokenizer = self.target.tokenizer
-        rule = Stop(
-            limit=limit,
-            end_tokens=self.target.end_tokens,
-            strings=(stop,) if isinstance(stop, str) else tuple(stop),
-            text=None if tokenizer is None else TextStream(tokenizer, ids),
-        )
+        sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
+        rule = stop_of(self.target, ids, wanted, session.window)
         proposer = None
         if k and self._draft_session is not None:
-            proposer = Draft(self._draft_session, self._target_session.width)
-        return Stream(Decoding(session, ids, proposer=proposer, k=k, stop=rule, clock=self.clock), rule)
+            proposer = Draft(self._draft_session, session.width, sampler, end_tokens_for(self.target, wanted))
+        decoding = Decoding(
+            session,
+            ids,
+            proposer=proposer,
+            k=k,
+            stop=rule,
+            clock=self.clock,
+            sampler=sampler,
+            logprobs=wanted.top_logprobs if wanted.logprobs else None,
+            seed=None if wanted.rule == "greedy" else wanted.seed,
+            sample=sample,
+        )
+        return Stream(decoding, rule)
 
     def generate(
         self,
         prompt: str | Sequence[int],
+        options: Options | None = None,
         *,
-        max_new_tokens: int = 128,
-        stop: str | Sequence[str] = (),
         chat: bool = False,
-        k: int | None = None,
         check: bool = False,
+        **settings: Any,
     ) -> Generation:
-        """Write after `prompt` and return the record; the options are those of `stream`.
+        """Write after `prompt` and return the record; options and settings are those of `stream`.
 
-        With `check`, plain decoding writes the text again, and a difference raises `DivergenceError`.
+        With `check`, plain decoding writes the text again, and a difference raises `DivergenceError`. Greedy and
+        coupled texts can be checked; under the other rules plain decoding draws another text from the same law.
         """
         ids = self.encode(prompt, chat=chat)
-        stream = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=k)
-        for _ in stream:
-            pass
-        generation = stream.generation
+        given = {name: settings.pop(name) for name in ("k", "bare", "sample", "processors") if name in settings}
+        wanted = Options.of(options, **settings).seeded()
+        if check and not wanted.same_text:
+            raise ConfigError(
+                f"check compares texts, and under verify={wanted.verify!r} plain decoding draws another one; "
+                "choose verify='coupled', or prove the law with draftproof certify."
+            )
+        generation = finish(self.stream(ids, wanted, **given))
         if not check:
             return generation
         shape = self.numerics.shape
         unpadded = shape is not None and generation.k >= shape
-        plain = self.stream(ids, max_new_tokens=max_new_tokens, stop=stop, k=0, bare=unpadded)
-        for _ in plain:
-            pass
-        if not same_text(generation, plain.generation):
-            raise DivergenceError(describe(self.attribute(ids, generation, plain.generation), self.target))
+        plain = finish(self.stream(ids, wanted, **{**given, "k": 0, "bare": unpadded}))
+        if not same_text(generation, plain):
+            found = self.attribute(ids, generation, plain, wanted, given.get("processors", ()))
+            raise DivergenceError(describe(found, self.target))
         return replace(generation, identical=True)
 
-    def attribute(self, prompt: Sequence[int], speculative: Generation, plain: Generation) -> Divergence:
-        """Say where two generations of `prompt` part, and why."""
+    def samples(
+        self, prompt: str | Sequence[int], n: int, options: Options | None = None, **settings: Any
+    ) -> list[Generation]:
+        """Write `n` texts after `prompt`, each from its own stream of chance; the rest is as in `generate`.
+
+        The first is the text that `generate` writes with the same seed.
+        """
+        if not isinstance(n, int) or n < 1:
+            raise ConfigError(f"n is {n!r}; it must be a whole number, at least 1.")
+        names = [one.name for one in fields(Options)]
+        wanted = Options.of(options, **{name: settings.pop(name) for name in names if name in settings}).seeded()
+        return [self.generate(prompt, wanted, sample=i, **settings) for i in range(n)]
+
+    def attribute(
+        self,
+        prompt: Sequence[int],
+        speculative: Generation,
+        plain: Generation,
+        options: Options | None = None,
+        processors: Sequence[Processor] = (),
+    ) -> Divergence:
+        """Say where two generations of `prompt`, written with these options, part, and why."""
         referee = None
         if self.target.decoder is None:
             widest = max(len(r.proposed) for made in (speculative, plain) for r in made.rounds)
             referee = self._session(self.numerics.shape or widest + 1)
-        return attribute(self._target_session, prompt, speculative, plain, referee)
+        session = self._target_session
+        wanted = Options.of(options, **({} if speculative.seed is None else {"seed": speculative.seed}))
+        sampler = sampler_of(self.target, session.width, wanted, len(prompt), speculative.sample, processors)
+        return attribute(session, prompt, speculative, plain, referee, sampler.scores_with_noise)
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
@@ -266,6 +300,13 @@ class Speculator:
                         session.read(text[:-width])
                     session.read(text, last=min(width, len(text)))
                 session.reset()
+
+
+def finish(stream: Stream) -> Generation:
+    """Let a text be written to its end, and return its record."""
+    for _ in stream:
+        pass
+    return stream.generation
 
 
 def check_k(k: int) -> int:

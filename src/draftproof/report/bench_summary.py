@@ -20,7 +20,7 @@ def short(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchRow:
-    """One way to write one workload: medians over repeats, sums over prompts."""
+    """One way to write one workload: sums over prompts; counts are means over repeats, times are medians."""
 
     workload: str
     draft: str | None
@@ -67,10 +67,12 @@ def bench_rows(cells: Sequence[Cell]) -> list[BenchRow]:
 
 def _row(cells: Sequence[Cell], plain: Sequence[Cell]) -> BenchRow:
     first = cells[0]
-    made = [c.generations[-1] for c in cells]
+    made = [g for c in cells for g in c.generations]
+    repeats = max(len(c.generations) for c in cells)
     rounds = [r for g in made for r in g.rounds]
     proposed, accepted = sum(g.counts.proposed for g in made), sum(g.counts.accepted for g in made)
-    identical = None if first.draft is None else all(c.identical for c in cells)
+    compared = [c.identical for c in cells if c.identical is not None]
+    identical = all(compared) if compared else None
     pairs = [
         pair for c, p in zip(cells, plain, strict=True) for pair in zip(c.generations, p.generations, strict=False)
     ]
@@ -79,11 +81,11 @@ def _row(cells: Sequence[Cell], plain: Sequence[Cell]) -> BenchRow:
         draft=first.draft,
         k=first.k,
         tokens_per_s=tokens_per_s(c.generations for c in cells),
-        speedup=speedup(pairs) if identical else None,
-        target_passes=sum(g.counts.target_passes for g in made),
-        draft_passes=sum(g.counts.draft_passes for g in made),
-        proposed=proposed,
-        discarded=proposed - accepted,
+        speedup=None if first.draft is None or identical is False else speedup(pairs),
+        target_passes=round(sum(g.counts.target_passes for g in made) / repeats),
+        draft_passes=round(sum(g.counts.draft_passes for g in made) / repeats),
+        proposed=round(proposed / repeats),
+        discarded=round((proposed - accepted) / repeats),
         acceptance_rate=accepted / proposed if proposed else None,
         agreement=cost.agreement(rounds),
         tokens_per_round=sum(g.counts.tokens for g in made) / len(rounds) if rounds else 0.0,
@@ -93,10 +95,11 @@ def _row(cells: Sequence[Cell], plain: Sequence[Cell]) -> BenchRow:
 
 def tokens_per_s(runs: Iterable[Sequence[Generation]]) -> float:
     """Return tokens a second over several prompts, each with the median of its repeats; 0 if nothing was measured."""
-    tokens, seconds = 0, 0.0
+    tokens, seconds = 0.0, 0.0
     for repeats in runs:
-        tokens += len(repeats[-1].tokens)
-        seconds += median(g.seconds.total_s for g in repeats)
+        written = sum(len(g.tokens) for g in repeats) / len(repeats)
+        tokens += written
+        seconds += written * median(g.seconds.total_s / max(1, len(g.tokens)) for g in repeats)
     return tokens / seconds if seconds else 0.0
 
 
@@ -172,7 +175,7 @@ def workloads_verdict(result: BenchResult) -> list[str]:
 def doubts(result: BenchResult, rows: Sequence[BenchRow]) -> list[str]:
     """Return reasons not to trust a bench, each with what to do."""
     found = [doubt] if (doubt := doubt_sweep([r for r in rows if r.workload == result.workloads[0].name])) else []
-    found += doubt_cells(result.cells, result.max_new_tokens)
+    found += doubt_cells(result.cells, result.options.max_new_tokens)
     return found + [f"{p.workload}, {p.engine}: not measured: {p.error}" for p in result.peers if p.error]
 
 

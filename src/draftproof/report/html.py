@@ -89,7 +89,7 @@ def _run(result: RunResult) -> Section:
     recipe, generation = result.recipe, result.generation
     section = Section(f"One text: {short(recipe.target)} with {short(recipe.draft or 'no draft')}, k = {generation.k}")
     if result.plain is not None:
-        section.verdicts.append(verdict(result.speedup, identical=bool(generation.identical)).plain)
+        section.verdicts.append(verdict(result.speedup, identical=generation.identical is not False).plain)
     if generation.identical is not None:
         section.verdicts.append(f"identical to plain decoding: {'yes' if generation.identical else 'NO'}")
     section.facts += list(result.notes)
@@ -153,7 +153,7 @@ def _bench(result: BenchResult) -> Section:
     section = Section(f"Bench: {short(result.target)} with {short(result.draft)}")
     section.facts += [
         f"target on {result.target_placement.reason}; draft on {result.draft_placement.reason}",
-        f"{result.max_new_tokens} tokens, {result.repeats} interleaved repeats",
+        f"{result.options.max_new_tokens} tokens, {result.repeats} interleaved repeats",
     ]
     rows = bench_summary.bench_rows(result.cells)
     if not rows:
@@ -193,7 +193,7 @@ def _drafts(result: DraftsResult) -> Section:
     section = Section(f"Drafts for {short(result.target)} on {result.workload.name}")
     section.verdicts.append(bench_summary.drafts_verdict(result))
     section.warnings += [*bench_summary.unusable(result), *result.notes]
-    section.warnings += bench_summary.doubt_cells((*result.cells, *result.best_cells), result.max_new_tokens)
+    section.warnings += bench_summary.doubt_cells((*result.cells, *result.best_cells), result.options.max_new_tokens)
     head = ["draft", "one pass", "c", "alpha", "alpha > c", "best k"]
     rows = [
         [

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Literal
 
+from draftproof.options import Options
 from draftproof.records import Divergence, Generation, Interval, Machine, Placement
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def _now() -> str:
@@ -37,9 +38,8 @@ class Recipe:
     k: int
     prompt: str
     chat: bool
-    max_new_tokens: int
-    stop: tuple[str, ...]
-    seed: int
+    options: Options
+    """What was asked of the text; a seed that was drawn is in the generation."""
     check: bool
     repeats: int
     target_placement: Placement
@@ -48,6 +48,8 @@ class Recipe:
     """Most tokens the target can read; None when it sets no limit."""
     draft_window: int | None
     """The same for the draft, as lowered by an option."""
+    n: int = 1
+    """Texts that were asked for, each from its own stream of chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,11 @@ class RunResult(Result):
     generation: Generation
     plain: Generation | None
     speedup: Interval | None
-    """Plain seconds / speculative seconds over the whole request, all repeats; None when it was not measured."""
+    """Plain seconds a token / speculative seconds a token over the whole request, all repeats; None when it was not
+    measured."""
     divergence: Divergence | None
+    samples: tuple[Generation, ...] = ()
+    """The further texts of a run with n above 1."""
     repeats: tuple[tuple[Generation, Generation], ...] = ()
     """Further interleaved pairs (speculative, plain) that only served the timing."""
     pieces: tuple[str, ...] = ()
@@ -196,7 +201,8 @@ class BenchResult(Result):
     """The k sweep, run on the first workload."""
     k: int
     """The one k of the other workloads."""
-    max_new_tokens: int
+    options: Options
+    """Of every text; repeat i of a sampled one is sample i of the seed."""
     repeats: int
     workloads: tuple[Workload, ...]
     engine: str
@@ -232,7 +238,7 @@ class DraftsResult(Result):
     target: str
     target_placement: Placement
     k: int
-    max_new_tokens: int
+    options: Options
     repeats: int
     workload: Workload
     curve: PassTimes

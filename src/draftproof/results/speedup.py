@@ -17,18 +17,22 @@ FEWEST_ROUNDS = 10
 
 
 def speedup(pairs: Sequence[tuple[Generation, Generation]], seed: int = 0) -> Interval | None:
-    """Return plain seconds / speculative seconds over (speculative, plain) pairs, with a 95 % bootstrap interval.
+    """Return plain seconds / speculative seconds for a token, over (speculative, plain) pairs, with a 95 % interval.
 
-    Both arms wrote the same tokens, so what is uncertain is the timing. Every round has a usual duration, the mean of
+    The texts are taken as they are (the same tokens, or under the rules that draw two texts of one law), so what is
+    uncertain is the timing, and it is bootstrapped. Every round has a usual duration, the mean of
     the rounds with as many guesses in the same text and arm; how far the rounds stray from theirs is resampled. The
     interval speaks of these texts on this machine, not of others. None if an arm has fewer than `FEWEST_ROUNDS` rounds.
     """
     if not pairs or min(sum(len(pair[i].rounds) for pair in pairs) for i in (0, 1)) < FEWEST_ROUNDS:
         return None
     (usual, strays), (plain_usual, plain_strays) = (_durations([pair[i] for pair in pairs]) for i in (0, 1))
+    written, plainly = (sum(len(pair[i].tokens) for pair in pairs) for i in (0, 1))
 
     def ratio(plain: Floats, speculative: Floats, axis: int = -1) -> Floats:
-        return np.asarray((plain_usual * plain).sum(axis=axis) / (usual * speculative).sum(axis=axis))
+        return np.asarray(
+            (plain_usual * plain).sum(axis=axis) / (usual * speculative).sum(axis=axis) * written / plainly
+        )
 
     found = stats.bootstrap(
         (plain_strays, strays),

@@ -1,0 +1,96 @@
+"""The options of a request as options of a command: one parameter for each field of `Options`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from draftproof.errors import ConfigError
+from draftproof.options import Options
+
+_PANEL = "Options of the request"
+_SWITCHES: dict[str, tuple[str, Any, str]] = {
+    "max_new_tokens": ("--max-new-tokens", int, "Tokens to write at most."),
+    "min_new_tokens": ("--min-new-tokens", int, "No end token before so many; a stop string still ends the text."),
+    "stop": ("--stop", list[str] | None, "String that ends the text; may be given again."),
+    "end_tokens": ("--end-token", list[int] | None, "Token id that ends the text, instead of the model's own."),
+    "temperature": ("--temperature", float, "0 is greedy; above it tokens are sampled."),
+    "top_k": ("--top-k", int, "Sample from so many most likely tokens; 0: from all."),
+    "top_p": ("--top-p", float, "Sample from the most likely tokens that hold so much probability."),
+    "min_p": ("--min-p", float, "Sample from tokens at least so likely, relative to the likeliest."),
+    "repetition_penalty": ("--repetition-penalty", float, "Makes tokens of prompt and text less likely; 1: off."),
+    "presence_penalty": ("--presence-penalty", float, "Subtracted from the logit of every token in the text."),
+    "frequency_penalty": ("--frequency-penalty", float, "Subtracted for every time that the text holds a token."),
+    "logit_bias": ("--logit-bias", list[str] | None, "ID=BIAS: added to a token's logit; may be given again."),
+    "bad_words": ("--bad-word", list[str] | None, "Text that must not be written; may be given again."),
+    "json_schema": ("--json-schema", Path | None, "File with a JSON schema that the text must meet."),
+    "regex": ("--regex", str | None, "Regular expression that the whole text must match."),
+    "seed": ("--seed", int | None, "Same seed, same text; without one, a fresh seed is drawn and recorded."),
+    "verify": ("--verify", str, "Rule for sampled guesses: ratio, block, or coupled (same text on and off)."),
+    "logprobs": ("--logprobs", bool, "Record every token's log-probability under the model's own law."),
+    "top_logprobs": ("--top-logprobs", int, "Record so many of the likeliest alternatives too."),
+}
+
+
+def with_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the request's options, with other defaults where named; it gets them raw, in its `options`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = inspect.signature(command).parameters.values()
+        parameters = [p.replace(annotation=hints[p.name]) for p in own if p.name != "options"]
+        for name, (switch, kind, text) in _SWITCHES.items():
+            default = defaults.get(name, None if kind not in (int, float, bool, str) else getattr(Options(), name))
+            about = typer.Option(switch, help=text, rich_help_panel=_PANEL)
+            shown: Any = Annotated[kind, about]
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+            )
+
+        @functools.wraps(command)
+        def wrapper(**given: Any) -> None:
+            command(options={name: given.pop(name) for name in _SWITCHES}, **given)
+
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate
+
+
+def read_options(given: dict[str, Any]) -> Options:
+    """Return what a command was given as `Options`. Raises `ConfigError`."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if "logit_bias" in wanted:
+        wanted["logit_bias"] = tuple(_bias(text) for text in wanted["logit_bias"])
+    if "json_schema" in wanted:
+        wanted["json_schema"] = _text_of(wanted["json_schema"])
+    for name in ("stop", "end_tokens", "bad_words"):
+        if name in wanted:
+            wanted[name] = tuple(wanted[name])
+    try:
+        return Options(**wanted)
+    except ConfigError as error:
+        names = "|".join(sorted(_SWITCHES, key=len, reverse=True))
+        raise ConfigError(re.sub(rf"\b({names})\b", lambda found: _SWITCHES[found[0]][0], str(error))) from None
+
+
+def _bias(text: str) -> tuple[int, float]:
+    token, _, bias = text.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError:
+        raise ConfigError(f"--logit-bias is {text!r}; give ID=BIAS, such as 1234=-5.") from None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read --json-schema {str(path)!r}: {error}.") from error

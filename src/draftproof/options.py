@@ -1,0 +1,177 @@
+"""What a request may ask for, in one frozen record that is valid or was never made."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from draftproof.errors import ConfigError
+
+Rule = Literal["greedy", "ratio", "block", "coupled"]
+RULES: tuple[Rule, ...] = ("ratio", "block", "coupled")
+"""How guesses are judged when the temperature is above 0; at 0 the rule is `greedy`."""
+
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "max_new_tokens": (1, math.inf),
+    "min_new_tokens": (0, math.inf),
+    "temperature": (0, math.inf),
+    "top_k": (0, math.inf),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "repetition_penalty": (0, math.inf),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+    "seed": (0, 2**64 - 1),
+    "top_logprobs": (0, 20),
+}
+_FRACTIONS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_NOT_ZERO = ("top_p", "repetition_penalty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a request. None of them changes its meaning when guesses are in play.
+
+    Logits are transformed in transformers' order: logit bias, repetition penalty, frequency and presence penalty, bad
+    words, the least number of tokens, grammar, logits processors, temperature, top-k, top-p, min-p. Making one raises
+    `ConfigError` naming the option and its range. `stop` may be one string, `logit_bias` a mapping.
+    """
+
+    max_new_tokens: int = 128
+    """Tokens to write at most."""
+    min_new_tokens: int = 0
+    """No end token before so many tokens; a stop string still ends the text."""
+    stop: tuple[str, ...] = ()
+    """Strings that end the text before them."""
+    end_tokens: tuple[int, ...] | None = None
+    """Token ids that end the text, instead of the model's own; empty for none."""
+    temperature: float = 0.0
+    """0 is greedy; above it tokens are sampled."""
+    top_k: int = 0
+    """Sample from so many most likely tokens; 0: from all."""
+    top_p: float = 1.0
+    """Sample from the most likely tokens that together hold so much probability."""
+    min_p: float = 0.0
+    """Sample from tokens that are at least so likely, relative to the likeliest."""
+    repetition_penalty: float = 1.0
+    """Divides the logits of tokens that prompt or text hold if they are positive, multiplies them if negative."""
+    presence_penalty: float = 0.0
+    """Subtracted once from the logit of every token that the text holds; the prompt does not count."""
+    frequency_penalty: float = 0.0
+    """Subtracted for every time that the text holds a token; the prompt does not count."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids and what is added to their logits, -100 to 100."""
+    bad_words: tuple[str | tuple[int, ...], ...] = ()
+    """What must not be written: texts, also behind a space, or sequences of token ids."""
+    json_schema: str | None = None
+    """A JSON schema that the text must meet; needs llguidance."""
+    regex: str | None = None
+    """A regular expression that the whole text must match; needs llguidance."""
+    seed: int | None = None
+    """Same seed, same text; without one each request has its own."""
+    verify: Rule = "coupled"
+    """The rule for sampled guesses: `ratio`, `block`, or `coupled` (the same text on and off)."""
+    logprobs: bool = False
+    """Whether to record every token's log-probability under the model's own law, before all transforms."""
+    top_logprobs: int = 0
+    """How many of the likeliest alternatives to record too."""
+
+    def __post_init__(self) -> None:
+        settle = object.__setattr__
+        settle(self, "stop", (self.stop,) if isinstance(self.stop, str) else _texts("stop", self.stop))
+        if self.end_tokens is not None:
+            ends: Any = self.end_tokens
+            settle(self, "end_tokens", _ids("end_tokens", (ends,) if isinstance(ends, int) else ends))
+        settle(self, "logit_bias", _biases(self.logit_bias))
+        words = (self.bad_words,) if isinstance(self.bad_words, str) else self.bad_words
+        settle(self, "bad_words", tuple(w if isinstance(w, str) else _ids("bad_words", w) for w in words))
+        for name in _RANGES:
+            if name != "seed" or self.seed is not None:
+                _check_range(name, getattr(self, name))
+        if self.verify not in RULES:
+            raise ConfigError(f"verify is {self.verify!r}; choose one of {', '.join(RULES)} (temperature 0 is greedy).")
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ConfigError(
+                f"min_new_tokens is {self.min_new_tokens}; it must be at most max_new_tokens, {self.max_new_tokens}."
+            )
+        if self.top_logprobs and not self.logprobs:
+            raise ConfigError(f"top_logprobs is {self.top_logprobs}; it needs logprobs=True.")
+        if any(not word for word in self.bad_words):
+            raise ConfigError("bad_words holds an empty one; every text holds that.")
+        if self.json_schema is not None and self.regex is not None:
+            raise ConfigError("json_schema and regex exclude each other; give one.")
+
+    @classmethod
+    def of(cls, options: Options | None = None, **changes: Any) -> Options:
+        """Return `options`, or the defaults, with `changes`. Raises `ConfigError` for an unknown name."""
+        names = [one.name for one in dataclasses.fields(cls)]
+        if unknown := [name for name in changes if name not in names]:
+            raise ConfigError(f"there is no option {unknown[0]!r}; the options are {', '.join(names)}.")
+        return dataclasses.replace(options or cls(), **changes)
+
+    @property
+    def rule(self) -> Rule:
+        """How guesses are judged."""
+        return "greedy" if self.temperature == 0 else self.verify
+
+    @property
+    def same_text(self) -> bool:
+        """Whether the text is the same, token for token, with any draft and with none."""
+        return self.rule in ("greedy", "coupled")
+
+    def seeded(self) -> Options:
+        """Return the options with a seed: their own, or a fresh one, so that the request can be repeated."""
+        if self.seed is not None or self.rule == "greedy":
+            return self
+        return dataclasses.replace(self, seed=secrets.randbits(53))  # a number that JSON readers keep exactly
+
+
+def _check_range(name: str, value: Any) -> None:
+    low, high = _RANGES[name]
+    fractional = name in _FRACTIONS
+    above = name in _NOT_ZERO
+    known = isinstance(value, (int, float) if fractional else int) and not isinstance(value, bool)
+    if known and math.isfinite(value) and low <= value <= high and not (above and value == low):
+        return
+    what = "a number" if fractional else "a whole number"
+    least = f"above {low:g}" if above else f"at least {low:g}"
+    most = "" if high == math.inf else f" and at most {high:g}" if high < 2**53 else " and below 2**64"
+    raise ConfigError(f"{name} is {value!r}; it must be {what}, {least}{most}.")
+
+
+def _texts(name: str, values: Iterable[Any]) -> tuple[str, ...]:
+    texts = tuple(values)
+    if bad := [text for text in texts if not isinstance(text, str)]:
+        raise ConfigError(f"{name} holds {bad[0]!r}; it must hold texts.")
+    return texts
+
+
+def _ids(name: str, values: Iterable[Any]) -> tuple[int, ...]:
+    try:
+        ids = tuple(values)
+    except TypeError:
+        ids = (values,)
+    if bad := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
+        raise ConfigError(f"{name} holds {bad[0]!r}; it must hold token ids, whole numbers from 0.")
+    return ids
+
+
+def _biases(given: Any) -> tuple[tuple[int, float], ...]:
+    pairs = given.items() if isinstance(given, Mapping) else given
+    try:
+        biases = tuple((int(token), float(bias)) for token, bias in pairs)
+    except (TypeError, ValueError):
+        raise ConfigError(f"logit_bias is {given!r}; it must map token ids to numbers.") from None
+    for token, bias in biases:
+        if token < 0 or not -100 <= bias <= 100:
+            raise ConfigError(
+                f"logit_bias holds {token}: {bias:g}; ids are numbers from 0, a bias lies between -100 and 100."
+            )
+    if len(dict(biases)) < len(biases):
+        raise ConfigError("logit_bias names a token twice; give each once.")
+    return biases

@@ -1,0 +1,1 @@
+"""From a row of logits to a token: transforms, laws, and the only source of randomness."""

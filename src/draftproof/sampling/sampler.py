@@ -1,0 +1,131 @@
+"""How one request turns a row of logits into a token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from draftproof.errors import EngineError
+from draftproof.options import Options, Rule
+from draftproof.sampling.chance import Chance, SeededChance
+from draftproof.sampling.laws import law_of, truncate
+from draftproof.sampling.processors import Processor, clone
+
+
+class Sampler(Protocol):
+    """What proposers and the loop need to turn rows into tokens; `certify` brings one that works in fractions.
+
+    A history is all tokens before a position, prompt included.
+    """
+
+    rule: Rule
+
+    @property
+    def chance(self) -> Chance:
+        """Where draws come from."""
+        ...
+
+    @property
+    def untouched(self) -> bool:
+        """Whether a token is nothing but the largest logit of its row."""
+        ...
+
+    def law(self, row: Any, history: Sequence[int]) -> Any:
+        """Return the probabilities of the next token, `[width]`, for the rules that draw."""
+        ...
+
+    def token(self, row: Any, history: Sequence[int]) -> int:
+        """Return the next token, for the rules under which row and position decide it (greedy and coupled)."""
+        ...
+
+    def look_ahead(self) -> Sampler:
+        """Return a sampler that may be asked for histories that never come true, without changing this one."""
+        ...
+
+
+class RowSampler:
+    """A request's options applied to rows of logits, each with the history that it really has.
+
+    `width` is the target's number of logits; shorter rows are filled up, longer ones cut. `processors` come from the
+    options and are asked for any history, in any order; `custom` ones may keep a state, so they see every position of
+    the text once and in order, and only copies of them look ahead.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        chance: SeededChance,
+        *,
+        width: int,
+        device: str | torch.device = "cpu",
+        processors: Sequence[Processor] = (),
+        custom: Sequence[Processor] = (),
+    ) -> None:
+        self.rule: Rule = options.rule
+        self._chance = chance
+        self._options = options
+        self._width = width
+        self._device = device
+        self._processors = processors
+        self._custom = custom
+
+    @property
+    def chance(self) -> SeededChance:
+        return self._chance
+
+    @property
+    def untouched(self) -> bool:
+        return self.rule == "greedy" and not self._processors and not self._custom
+
+    def scores_with_noise(self, row: Tensor, history: Sequence[int]) -> Tensor:
+        """Return what `token` takes the largest of, `[width]`."""
+        scores = self._scores(row, history)
+        return scores if self.rule != "coupled" else self._chance.noisy(scores, len(history))
+
+    def law(self, row: Tensor, history: Sequence[int]) -> Tensor:
+        law = law_of(self._scores(row, history))
+        if law[0].isnan():  # one broken logit breaks the whole law
+            raise _broken(row)
+        return law
+
+    def token(self, row: Tensor, history: Sequence[int]) -> int:
+        scores = self._scores(row, history)
+        best = float(scores.max())
+        if best != best or best == -torch.inf:
+            raise _broken(row)
+        return int(scores.argmax()) if self.rule == "greedy" else self._chance.couple(scores, len(history))
+
+    def look_ahead(self) -> RowSampler:
+        if not self._custom:
+            return self
+        twin = RowSampler(self._options, self._chance, width=self._width, device=self._device)
+        twin._processors, twin._custom = self._processors, clone(self._custom)
+        return twin
+
+    def _scores(self, row: Tensor, history: Sequence[int]) -> Tensor:
+        scores = self._transformed(row, history)
+        return scores if self.rule == "greedy" else truncate(scores, self._options)
+
+    def _transformed(self, row: Tensor, history: Sequence[int]) -> Tensor:
+        scores = row.to(self._device, torch.float32)
+        if len(scores) != self._width:
+            scores = pad(scores[: self._width], (0, max(0, self._width - len(scores))), value=-torch.inf)
+        if self._processors or self._custom:
+            ids = torch.tensor([history], device=self._device)
+            batch = scores[None].clone()  # a processor may write into what it is given
+            for processor in (*self._processors, *self._custom):
+                batch = processor(ids, batch)
+            scores = batch[0]
+        return scores
+
+
+def _broken(row: Tensor) -> EngineError:
+    if row.isnan().any() or row.max() == torch.inf:
+        return EngineError("logits are not numbers (NaN or infinite); try another number format, or check the weights.")
+    return EngineError(
+        "the options rule out every token here; loosen bad_words, logit_bias, the grammar, or the logits processors."
+    )
