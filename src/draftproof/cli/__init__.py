@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import bench, demo, drafts, one_pass, precondition, report, run
+from draftproof.cli import bench, certify, demo, drafts, one_pass, precondition, report, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +31,7 @@ app.command()(one_pass.one_pass)
 app.command()(precondition.precondition)
 app.command()(bench.bench)
 app.command()(drafts.drafts)
+app.command()(certify.certify)
 app.command()(report.report)
 
 

@@ -13,12 +13,13 @@ from plotly.offline import get_plotlyjs
 
 from draftproof import cost
 from draftproof.records import Generation, Interval, Machine
-from draftproof.report import bench_summary, charts, summary
+from draftproof.report import bench_summary, certificate, charts, summary
 from draftproof.report.bench_summary import short
 from draftproof.report.terminal import cost_coefficient, ledger_rows, verdict
 from draftproof.results import (
     AnyResult,
     BenchResult,
+    CertifyResult,
     DraftsResult,
     OnePassResult,
     PreconditionResult,
@@ -79,6 +80,8 @@ def _section(name: str, result: AnyResult) -> Section:
         section = _precondition(result)
     elif isinstance(result, BenchResult):
         section = _bench(result)
+    elif isinstance(result, CertifyResult):
+        section = _certify(result)
     else:
         section = _drafts(result)
     section.facts.append(f"{name}, {result.created}, draftproof {result.draftproof}")
@@ -213,6 +216,16 @@ def _drafts(result: DraftsResult) -> Section:
         *([_bench_rows(bench_summary.bench_rows(result.best_cells), "draft")] if result.best_cells else []),
     ]
     section.charts.append(_html(charts.drafts(result)))
+    return section
+
+
+def _certify(result: CertifyResult) -> Section:
+    section = Section("The law of sampled text")
+    if result.target is not None:
+        section.title += f": {short(result.target)} with {short(result.draft or '')}, k = {result.k}"
+    section.verdicts += certificate.certificate(result)
+    section.tables += certificate.certificate_rows(result)
+    section.facts += list(result.notes)
     return section
 
 

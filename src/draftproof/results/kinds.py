@@ -252,4 +252,56 @@ class DraftsResult(Result):
     kind: Literal["drafts"] = "drafts"
 
 
-AnyResult = RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult
+@dataclass(frozen=True, slots=True)
+class LawRow:
+    """Every random outcome of one rule, proposer and k on a small vocabulary."""
+
+    rule: str
+    proposer: str
+    k: int
+    outcomes: int
+    """Ways that chance can fall, all of them walked."""
+    largest_difference: float
+    """Between the probability of a text and the target's, over all texts; 0 is exact, as it is found in fractions."""
+    first_round: float
+    """Guesses that the first round keeps, expected."""
+
+
+CALLED_DIFFERENT = 0.001
+"""Two samples are called different if chance alone would give such a difference less often than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSamples:
+    """Whether two sets of samples can come from one law: Pearson's chi-square on their counts."""
+
+    rule: str
+    of: str
+    """What was counted: the first tokens, or the first two."""
+    samples: int
+    """On each side."""
+    bins: int
+    """Kinds that were frequent enough to be counted by themselves, the rest as one."""
+    statistic: float
+    p_value: float
+    visible: float | None
+    """The smallest difference (total variation between the counted kinds) that such a test finds nine times in ten;
+    None with a single kind, where nothing can be tested."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyResult(Result):
+    """One `draftproof certify`."""
+
+    rows: tuple[LawRow, ...]
+    target: str | None
+    draft: str | None
+    k: int
+    prompt: str | None
+    options: Options | None
+    """Of the samples from the pair."""
+    tests: tuple[TwoSamples, ...] = ()
+    kind: Literal["certify"] = "certify"
+
+
+AnyResult = CertifyResult | RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult

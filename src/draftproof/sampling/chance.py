@@ -28,6 +28,10 @@ class Chance(Protocol):
         """Return a token drawn from the law that `scores` stand for, with noise that only the position decides."""
         ...
 
+    def noisy(self, scores: Any, position: int) -> Any:
+        """Return what `couple` takes the largest of."""
+        ...
+
 
 class SeededChance:
     """Chance from a counter-based generator (Philox). Requests, and the samples of one, never share a stream.

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from draftproof.errors import EngineError
 from draftproof.options import Options, Rule
-from draftproof.sampling.chance import Chance, SeededChance
+from draftproof.sampling.chance import Chance
 from draftproof.sampling.laws import law_of, truncate
 from draftproof.sampling.processors import Processor, clone
 
@@ -58,7 +58,7 @@ class RowSampler:
     def __init__(
         self,
         options: Options,
-        chance: SeededChance,
+        chance: Chance,
         *,
         width: int,
         device: str | torch.device = "cpu",
@@ -74,7 +74,7 @@ class RowSampler:
         self._custom = custom
 
     @property
-    def chance(self) -> SeededChance:
+    def chance(self) -> Chance:
         return self._chance
 
     @property

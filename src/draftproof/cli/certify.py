@@ -1,0 +1,112 @@
+"""`draftproof certify`: the law of the output, proven on small vocabularies and tested on your own pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftproof.cli import shell
+from draftproof.cli.options import read_options, with_options
+from draftproof.errors import ConfigError
+from draftproof.options import RULES, Options, Rule
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from draftproof.engines.local import Speculator
+    from draftproof.results import LawRow, TwoSamples
+
+
+@with_options(max_new_tokens=4, temperature=0.7, seed=0, verify=None)
+def certify(
+    *,
+    target: Annotated[str | None, typer.Option(help="Your target, to be sampled too; without one: the walk.")] = None,
+    draft: Annotated[str | None, typer.Option(help="Your draft.")] = None,
+    k: Annotated[int, typer.Option(help="Guesses a round, in the samples; the walk takes 0 to 3.")] = 3,
+    prompt: Annotated[str, typer.Option(help="What every sample continues.")] = "Once upon a time",
+    samples: Annotated[int, typer.Option(help="Texts on each side.")] = 500,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything found to this file.")] = None,
+    options: dict[str, Any],
+) -> None:
+    """Prove that the output follows the target's law: walk every random outcome, then sample your own pair."""
+    with shell.errors_in_one_line() as progress:
+        rules: Sequence[Rule] = RULES if options["verify"] is None else [options["verify"]]
+        wanted = read_options(options)
+        if wanted.temperature == 0:
+            raise ConfigError("--temperature is 0, where nothing is random: use draftproof run, which compares texts.")
+        if (target is None) != (draft is None):
+            raise ConfigError("--target and --draft belong together; give both, or neither for the walk alone.")
+        shell.check_counts(k=k, samples=samples)
+        shell.check_json(json_file)
+        from draftproof.report import certificate
+        from draftproof.report.terminal import console
+        from draftproof.results import CertifyResult, read_machine
+
+        rows = _walk(progress, rules)
+        out = console()
+        out.print(certificate.law_table(rows))
+        tests: list[TwoSamples] = []
+        interrupted: list[str] = []
+        if target is not None:
+            how: dict[str, Any] = {"device": device, "dtype": dtype, "weights": weights, "compile": compile}
+            speculator = shell.load(progress, target, draft, k=k, **how)
+            with shell.interruptible(lambda: None) as interrupted:
+                for rule in rules:
+                    tests += _sample(progress, speculator, prompt, replace(wanted, verify=rule), samples)
+            out.print(certificate.samples_table(tests))
+        result = CertifyResult(
+            machine=read_machine(),
+            rows=tuple(rows),
+            target=target,
+            draft=draft,
+            k=k,
+            prompt=None if target is None else prompt,
+            options=None if target is None else wanted,
+            tests=tuple(tests),
+        )
+        shell.write_json(result, json_file)
+        for sentence in certificate.certificate(result):
+            out.print(sentence, style="bold", markup=False)
+        if interrupted:
+            out.print("interrupted: the figures above are of what was done until then")
+            raise typer.Exit(shell.INTERRUPTED)
+        if not certificate.holds(result):
+            raise typer.Exit(1)
+
+
+def _walk(progress: Console, rules: Sequence[Rule]) -> list[LawRow]:
+    from draftproof.bench.certify import jobs, walk
+
+    todo = list(jobs(rules))
+    rows = []
+    with shell.bar(progress, "walking every outcome", len(todo)) as advance:
+        for job in todo:
+            rows.append(walk(*job))
+            advance()
+    return rows
+
+
+def _sample(
+    progress: Console, speculator: Speculator, prompt: str, options: Options, samples: int
+) -> Sequence[TwoSamples]:
+    from draftproof.bench.two_samples import compare_samples, draw_pairs
+
+    ids = speculator.encode(prompt)
+    pairs = []
+    with shell.bar(progress, f"sampling, {options.verify}", samples) as advance:
+        try:
+            for pair in draw_pairs(speculator, ids, options, samples):
+                pairs.append(pair)
+                advance()
+        except KeyboardInterrupt:
+            if len(pairs) < 2:
+                raise
+    return compare_samples(pairs, options.verify)
