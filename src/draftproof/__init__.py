@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         PairError,
         ResultError,
     )
-    from draftproof.records import Counts, Divergence, Generation, Round, Seconds
+    from draftproof.options import Options
+    from draftproof.records import Counts, Divergence, Generation, Logprob, Round, Seconds
 
 __version__ = "0.1.0"
 
@@ -43,7 +44,9 @@ _HOMES = {
     "EngineError": "errors",
     "Generation": "records",
     "LoadError": "errors",
+    "Logprob": "records",
     "MissingExtraError": "errors",
+    "Options": "options",
     "PairError": "errors",
     "ResultError": "errors",
     "Round": "records",
@@ -65,7 +68,9 @@ __all__ = [
     "EngineError",
     "Generation",
     "LoadError",
+    "Logprob",
     "MissingExtraError",
+    "Options",
     "PairError",
     "ResultError",
     "Round",

@@ -93,6 +93,8 @@ class Options:
         for name in _RANGES:
             if name != "seed" or self.seed is not None:
                 _check_range(name, getattr(self, name))
+        if 0 < self.temperature < 1e-6:
+            raise ConfigError(f"temperature is {self.temperature!r}; it must be 0 (greedy) or at least 1e-06.")
         if self.verify not in RULES:
             raise ConfigError(f"verify is {self.verify!r}; choose one of {', '.join(RULES)} (temperature 0 is greedy).")
         if self.min_new_tokens > self.max_new_tokens:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from draftproof.options import Options
 
+_TINY = 1e-3
 _ENOUGH = 1024
 """Candidates among which top-p looks first: sorting a whole vocabulary takes longer than a pass of a small draft."""
 
@@ -16,6 +17,8 @@ def truncate(scores: Tensor, options: Options) -> Tensor:
 
     Equals transformers' warpers in their order. At least one token always stays.
     """
+    if options.temperature < _TINY:
+        scores = scores - scores.max()  # large logits over next to nothing would be infinite
     scores = scores / options.temperature
     if 0 < options.top_k < len(scores):
         scores = _at_least(scores, scores.topk(options.top_k).values[-1])
@@ -43,7 +46,10 @@ def _likely(scores: Tensor, min_p: float) -> Tensor:
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
-    """Keep the likeliest tokens until they hold `top_p`; of equal ones at the edge the higher ids, as transformers."""
+    """Keep the likeliest tokens until they hold `top_p`; of equal ones at the edge the lower ids.
+
+    Which of them transformers keeps is left to its sorting; how many is the same.
+    """
     count = min(_ENOUGH, len(scores))
     best = scores.topk(count).values
     held = (best.double() - scores.double().logsumexp(-1)).exp().cumsum(-1)
@@ -55,5 +61,5 @@ def _nucleus(scores: Tensor, top_p: float) -> Tensor:
     edge = best[keep - 1]
     kept = scores > edge
     equal = (scores == edge).nonzero()[:, 0]
-    kept[equal[len(equal) - (keep - int(kept.sum())) :]] = True
+    kept[equal[: keep - int(kept.sum())]] = True
     return scores.masked_fill(~kept, -torch.inf)
