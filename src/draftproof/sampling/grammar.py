@@ -13,6 +13,10 @@ from torch import Tensor
 from draftproof.errors import ConfigError, MissingExtraError
 from draftproof.options import Options
 
+_BLANKS = r"[\x20\x0A]{0,20}"
+"""What may stand between two parts of a JSON text, unless its schema says otherwise (`x-guidance`): without a limit a
+model at a temperature can write blanks for ever."""
+
 
 class Grammar:
     """A logits processor that rules out every token after which the text could not meet its grammar any more.
@@ -75,7 +79,7 @@ def _grammar(matcher: Any, options: Options) -> str:
         json.loads(options.json_schema or "")
     except ValueError as error:
         raise ConfigError(f"json_schema is not JSON: {error}.") from None
-    return str(matcher.grammar_from_json_schema(options.json_schema))
+    return str(matcher.grammar_from_json_schema(options.json_schema, defaults={"whitespace_pattern": _BLANKS}))
 
 
 @lru_cache(maxsize=4)
