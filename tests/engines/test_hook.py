@@ -66,8 +66,7 @@ def test_a_dictionary_is_returned_when_asked_for(model):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"do_sample": True}, "do_sample"),
-        ({"repetition_penalty": 1.2}, "RepetitionPenalty"),
+        ({"guidance_scale": 1.5}, "guidance_scale"),
         ({"output_scores": True, "return_dict_in_generate": True}, "output_scores"),
     ],
 )
@@ -75,6 +74,31 @@ def test_an_option_that_would_be_ignored_is_refused(model, options, named):
     hook = custom_generate(model)
     with pytest.raises(ConfigError, match=named):
         model.generate(PROMPT, attention_mask=MASK, max_new_tokens=5, pad_token_id=0, custom_generate=hook, **options)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.2])
+def test_logits_processors_are_served_at_every_position(model, size):
+    hook = custom_generate(noisy(model, size), k=5)
+    options = {"max_new_tokens": 40, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "bad_words_ids": [[7]]}
+    assert torch.equal(plain(model, **options, custom_generate=hook), plain(model, **options))
+    assert (hook.generation.counts.acceptance_rate == 1) is (size == 0)
+
+
+def test_sampling_follows_torchs_seed_and_coupled_text_does_not_depend_on_the_draft(model):
+    def sample(seed, draft, k, verify="coupled"):
+        torch.manual_seed(seed)
+        hook = custom_generate(draft, k=k, verify=verify)
+        options = {"do_sample": True, "top_k": 20, "temperature": 0.9, "max_new_tokens": 30, "pad_token_id": 0}
+        out = model.generate(PROMPT, attention_mask=MASK, custom_generate=hook, **options)
+        assert hook.generation.verify == verify
+        return tuple(out[0].tolist())
+
+    texts = {sample(1, draft, k) for draft in (model, noisy(model, 0.3)) for k in (1, 3, 8)}
+    assert len(texts) == 1
+    assert len({sample(seed, model, 3) for seed in range(8)}) == 8
+    assert sample(4, noisy(model, 0.1), 3, "ratio") == sample(4, noisy(model, 0.1), 3, "ratio")
+    with pytest.raises(ConfigError, match="choose one of ratio, block, coupled"):
+        custom_generate(model, verify="greedy")
 
 
 def test_model_inputs_that_would_be_ignored_are_refused(model):

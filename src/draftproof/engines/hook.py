@@ -21,8 +21,12 @@ from draftproof.engines.local import check_k
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.session import ModelSession, check_cache
 from draftproof.models.tokens import compare_vocabularies
+from draftproof.options import Options, Rule
 from draftproof.propose.draft import Draft
 from draftproof.records import FinishReason, Generation
+from draftproof.sampling.chance import SeededChance
+from draftproof.sampling.processors import clone
+from draftproof.sampling.sampler import RowSampler
 
 
 def custom_generate(
@@ -32,30 +36,37 @@ def custom_generate(
     tokenizer: Any = None,
     draft_tokenizer: Any = None,
     streamer: BaseStreamer | None = None,
+    verify: Rule = "coupled",
 ) -> CustomGenerate:
     """Return a callable for `model.generate(..., custom_generate=...)` that lets `draft` guess `k` tokens a round.
 
     With both tokenizers given the pair is checked, and `PairError` names the first id that means two things. After a
-    call, `.generation` of the callable holds its ledger. Greedy requests of one sequence are served, with transformers'
-    own stopping criteria; an option that would be ignored raises `ConfigError` naming it. `generate` does not pass its
+    call, `.generation` of the callable holds its ledger. Requests of one sequence are served, with transformers' own
+    logits processors and stopping criteria; an option that would be ignored raises `ConfigError` naming it. With
+    `do_sample=True` guesses are judged by `verify`, and the seed comes from torch's generator, so `torch.manual_seed`
+    decides the text; under `"coupled"` the text is the same for any draft and k. `generate` does not pass its
     `streamer` and `tokenizer` on to such a callable: give the streamer here, and for stop strings give `generate` a
     `StopStringCriteria`.
     """
+    Options(verify=verify)
     if tokenizer is not None and draft_tokenizer is not None:
         compare_vocabularies(tokenizer, draft_tokenizer)
-    return CustomGenerate(draft, check_k(k), streamer)
+    return CustomGenerate(draft, check_k(k), streamer, verify)
 
 
 class CustomGenerate:
     """What `custom_generate` returns."""
 
-    def __init__(self, draft: PreTrainedModel, k: int, streamer: BaseStreamer | None = None) -> None:
+    def __init__(
+        self, draft: PreTrainedModel, k: int, streamer: BaseStreamer | None = None, verify: Rule = "coupled"
+    ) -> None:
         if not isinstance(draft, PreTrainedModel):
             raise PairError(f"the draft must be a transformers model, got {type(draft).__name__}.")
         check_cache(draft)
         self.draft = draft
         self.k = k
         self.streamer = streamer
+        self.verify: Rule = verify
         self.generation: Generation | None = None
         """The record of the last call; its `text` is empty, since transformers deals in tokens here."""
         self._checked: weakref.WeakSet[PreTrainedModel] = weakref.WeakSet()
@@ -69,19 +80,30 @@ class CustomGenerate:
         generation_config: GenerationConfig,
         **model_kwargs: Any,
     ) -> torch.Tensor | GenerateDecoderOnlyOutput:
-        _refuse_ignored(input_ids, logits_processor, generation_config, model_kwargs)
+        _refuse_ignored(input_ids, generation_config, model_kwargs)
         if model not in self._checked:
             check_cache(model)
             self._checked.add(model)
         target = ModelSession(model)
         prompt = input_ids[0].tolist()
+        options = Options(temperature=1.0 if generation_config.do_sample else 0.0, verify=self.verify)
+        seed = int(torch.randint(2**53, ())) if generation_config.do_sample else None
+        sampler = RowSampler(  # temperature and truncation are among the processors
+            options,
+            SeededChance(seed or 0),
+            width=target.width,
+            device=model.device,
+            custom=clone(logits_processor),
+        )
         decoding = Decoding(
             target,
             prompt,
-            proposer=Draft(ModelSession(self.draft), target.width),
+            proposer=Draft(ModelSession(self.draft), target.width, sampler),
             k=self.k,
             stop=_Criteria(input_ids, stopping_criteria, generation_config.max_length - len(prompt)),
             clock=DeviceClock(str(model.device), str(self.draft.device)),
+            sampler=sampler,
+            seed=seed,
         )
         if self.streamer is not None:
             for done in decoding:
@@ -134,7 +156,6 @@ _SERVED = {"attention_mask", "cache", "past_key_values", "use_cache", "logits_to
 
 def _refuse_ignored(
     input_ids: torch.Tensor,
-    logits_processor: LogitsProcessorList,
     config: GenerationConfig,
     model_kwargs: dict[str, Any],
 ) -> None:
@@ -155,11 +176,8 @@ def _refuse_ignored(
     cache = model_kwargs.get("cache", model_kwargs.get("past_key_values"))
     if cache is not None and cache.get_seq_length() > 0:
         raise ConfigError("a filled cache was given; draftproof keeps its own, so give the whole text as input_ids.")
-    if config.do_sample:
-        raise ConfigError("do_sample=True is not supported here; pass do_sample=False for greedy decoding.")
-    if logits_processor:
-        names = ", ".join(type(p).__name__ for p in logits_processor)
-        raise ConfigError(f"these logits processors are not supported here: {names}; unset the options they come from.")
+    if config.guidance_scale not in (None, 1):
+        raise ConfigError(f"guidance_scale={config.guidance_scale} runs a second text, which is not supported here.")
     for name in ("output_scores", "output_logits", "output_attentions", "output_hidden_states"):
         if getattr(config, name, False):
             raise ConfigError(f"{name}=True is not supported here; the ledger is in the callable's `generation`.")
