@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 
 _IN_TURN, _BY_POSITION = 1, 2
 _REMEMBERED = 16
+_FEW = 4
+"""Noise is computed for all tokens at once, unless at most one in so many can be drawn."""
 
 
 class Chance(Protocol):
@@ -33,6 +36,20 @@ class Chance(Protocol):
         ...
 
 
+class _Recent:
+    """What was computed for the last few positions: draft and target ask for the same ones."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
+
+    def setdefault(self, key: tuple[int, int], make: Callable[[], Tensor]) -> Tensor:
+        if key not in self._kept:
+            self._kept[key] = make()
+            if len(self._kept) > _REMEMBERED:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+
 class SeededChance:
     """Chance from a counter-based generator (Philox). Requests, and the samples of one, never share a stream.
 
@@ -44,7 +61,7 @@ class SeededChance:
     def __init__(self, seed: int, sample: int = 0) -> None:
         self._key = np.array([seed, sample], dtype=np.uint64)
         self._stream = self._bits(0, _IN_TURN)
-        self._noise: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
+        self._numbers, self._noise = _Recent(), _Recent()
 
     def accept(self, probability: Any) -> bool:
         return self._uniform() < float(probability)
@@ -65,22 +82,26 @@ class SeededChance:
 
     def noisy(self, scores: Tensor, position: int) -> Tensor:
         """Return `scores` with the noise of their tokens at this position, `[width]`, in float64."""
-        uniform = self._uniforms(position, len(scores)).to(scores.device)
         candidates = (scores > -torch.inf).nonzero()[:, 0]
+        if _FEW * len(candidates) > len(scores):
+            return scores.double() + self._gumbel(position, len(scores)).to(scores.device)
+        uniform = self._uniforms(position, len(scores)).to(scores.device)[candidates]
         noisy = torch.full_like(scores, -torch.inf, dtype=torch.float64)
-        noisy[candidates] = scores[candidates].double() - (-uniform[candidates].log()).log()
+        noisy[candidates] = scores[candidates].double() - (-uniform.log()).log()
         return noisy
+
+    def _gumbel(self, position: int, width: int) -> Tensor:
+        key = position, width
+        return self._noise.setdefault(key, lambda: -(-self._uniforms(*key).log()).log())
 
     def _uniforms(self, position: int, width: int) -> Tensor:
         """Numbers in (0, 1) for every token at a position; those of the first tokens do not depend on `width`."""
-        known = self._noise.get((position, width))
-        if known is None:
+
+        def numbers() -> Tensor:
             raw = self._bits(position, _BY_POSITION).random_raw(width)
-            known = torch.from_numpy(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
-            self._noise[position, width] = known
-            if len(self._noise) > _REMEMBERED:
-                self._noise.popitem(last=False)
-        return known
+            return torch.from_numpy(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+
+        return self._numbers.setdefault((position, width), numbers)
 
     def _uniform(self) -> float:
         """The next number in [0, 1)."""

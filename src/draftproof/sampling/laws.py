@@ -51,15 +51,15 @@ def _nucleus(scores: Tensor, top_p: float) -> Tensor:
     Which of them transformers keeps is left to its sorting; how many is the same.
     """
     count = min(_ENOUGH, len(scores))
-    best = scores.topk(count).values
-    held = (best.double() - scores.double().logsumexp(-1)).exp().cumsum(-1)
+    best, ids = scores.topk(count)
+    held = (best.double() - scores.logsumexp(-1)).exp().cumsum(-1)
     if count < len(scores) and held[-1] < top_p:
-        best = scores.sort(descending=True).values
+        best, ids = scores.sort(descending=True)
         held = best.double().softmax(-1).cumsum(-1)
-    # a token stays if those before it do not hold top_p yet
-    keep = 1 + int((held[:-1] < top_p).sum())
-    edge = best[keep - 1]
-    kept = scores > edge
-    equal = (scores == edge).nonzero()[:, 0]
-    kept[equal[: keep - int(kept.sum())]] = True
-    return scores.masked_fill(~kept, -torch.inf)
+    keep = 1 + int((held[:-1] < top_p).sum())  # a token stays if those before it do not hold top_p yet
+    kept = torch.full_like(scores, -torch.inf)
+    above = best > best[keep - 1]
+    kept[ids[above]] = best[above]
+    equal = (scores == best[keep - 1]).nonzero()[: keep - int(above.sum()), 0]
+    kept[equal] = best[keep - 1]
+    return kept
