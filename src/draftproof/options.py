@@ -126,6 +126,19 @@ class Options:
         """Whether the text is the same, token for token, with any draft and with none."""
         return self.rule in ("greedy", "coupled")
 
+    def describe(self) -> str:
+        """Say in words what is not as by default; empty if everything is, or if it cannot matter to greedy text."""
+        idle = ("max_new_tokens", *(("seed", "verify") if self.rule == "greedy" else ()))
+        default = Options()
+        told = [
+            f"{one.name.replace('_', ' ')} {getattr(self, one.name)}"
+            for one in dataclasses.fields(self)
+            if one.name not in idle and getattr(self, one.name) != getattr(default, one.name)
+        ]
+        if self.rule != "greedy" and self.verify == default.verify:
+            told.append(f"verify {self.verify}")
+        return ", ".join(told)
+
     def seeded(self) -> Options:
         """Return the options with a seed: their own, or a fresh one, so that the request can be repeated."""
         if self.seed is not None or self.rule == "greedy":

@@ -176,6 +176,8 @@ def _print(result: BenchResult) -> None:
     for sentence in bench_summary.workloads_verdict(result):
         out.print(sentence, style="bold", markup=False)
     shell.tell_placements(out, result)
+    if said := result.options.describe():
+        out.print(f"note: {said}", style="dim", markup=False)
     for warning in (*result.notes, *bench_summary.doubts(result, rows)):
         out.print(f"warning: {warning}", style="yellow", markup=False)
 

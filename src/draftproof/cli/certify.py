@@ -62,6 +62,11 @@ def certify(
                 for rule in rules:
                     tests += _sample(progress, speculator, prompt, replace(wanted, verify=rule), samples)
             out.print(certificate.samples_table(tests))
+            out.print(
+                f"note: k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}",
+                style="dim",
+                markup=False,
+            )
         result = CertifyResult(
             machine=read_machine(),
             rows=tuple(rows),

@@ -92,6 +92,8 @@ def drafts(
             out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
         shell.tell_placements(out, result)
+        if said := wanted.describe():
+            out.print(f"note: {said}", style="dim", markup=False)
         doubts = bench_summary.doubt_cells((*cells, *best_cells), wanted.max_new_tokens)
         for warning in (*bench_summary.unusable(result), *notes, *doubts):
             out.print(f"warning: {warning}", style="yellow", markup=False)

@@ -186,7 +186,8 @@ def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
     for cell in cells:
         arm = "plain" if cell.draft is None else f"{short(cell.draft)} k = {cell.k}"
         name = f"{cell.workload}{f' [{cell.prompt}]' if cell.prompt else ''}, {arm}"
-        spreads.append((name, [g.seconds.total_s for g in cell.generations]))
+        if len({g.tokens for g in cell.generations}) == 1:  # samples take what their texts take
+            spreads.append((name, [g.seconds.total_s for g in cell.generations]))
         if cell.draft is None and cell.generations:
             found += [f"{cell.workload}: {doubt}" for doubt in doubt_text(cell.generations[0], max_new_tokens)]
         if cell.error is not None and (cell.draft is None or cell.error != _plain_error(cells, cell)):

@@ -157,6 +157,7 @@ def _bench(result: BenchResult) -> Section:
     section.facts += [
         f"target on {result.target_placement.reason}; draft on {result.draft_placement.reason}",
         f"{result.options.max_new_tokens} tokens, {result.repeats} interleaved repeats",
+        *([said] if (said := result.options.describe()) else []),
     ]
     rows = bench_summary.bench_rows(result.cells)
     if not rows:
