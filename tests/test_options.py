@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from draftproof import ConfigError, Options
@@ -65,6 +66,12 @@ def test_what_people_write_is_understood():
     assert Options(bad_words=[[1, 2], "x"]).bad_words == ((1, 2), "x")
     assert Options(end_tokens=()).end_tokens == ()
     assert Options(seed=2**64 - 1).seed == 2**64 - 1
+
+
+def test_numbers_of_numpy_are_numbers():
+    options = Options(top_k=np.int64(5), temperature=np.float32(0.5), end_tokens=np.array([1, 2]), seed=np.uint64(3))
+    assert (options.top_k, options.temperature, options.end_tokens, options.seed) == (5, 0.5, (1, 2), 3)
+    assert {type(options.top_k), type(options.temperature), type(options.end_tokens[0])} == {int, float}
 
 
 def test_temperature_zero_is_greedy_whatever_the_rule():

@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from draftproof.errors import ConfigError
@@ -92,7 +93,7 @@ class Options:
         settle(self, "bad_words", tuple(w if isinstance(w, str) else _ids("bad_words", w) for w in words))
         for name in _RANGES:
             if name != "seed" or self.seed is not None:
-                _check_range(name, getattr(self, name))
+                settle(self, name, _in_range(name, getattr(self, name)))
         if 0 < self.temperature < 1e-6:
             raise ConfigError(f"temperature is {self.temperature!r}; it must be 0 (greedy) or at least 1e-06.")
         if self.verify not in RULES:
@@ -146,13 +147,14 @@ class Options:
         return dataclasses.replace(self, seed=secrets.randbits(53))  # a number that JSON readers keep exactly
 
 
-def _check_range(name: str, value: Any) -> None:
+def _in_range(name: str, value: Any) -> int | float:
+    """Return the value as a plain number, if it is one and in its range; numbers of NumPy are numbers too."""
     low, high = _RANGES[name]
     fractional = name in _FRACTIONS
     above = name in _NOT_ZERO
-    known = isinstance(value, (int, float) if fractional else int) and not isinstance(value, bool)
+    known = isinstance(value, Real if fractional else Integral) and not isinstance(value, bool)
     if known and math.isfinite(value) and low <= value <= high and not (above and value == low):
-        return
+        return float(value) if fractional else int(value)
     what = "a number" if fractional else "a whole number"
     least = f"above {low:g}" if above else f"at least {low:g}"
     most = "" if high == math.inf else f" and at most {high:g}" if high < 2**53 else " and below 2**64"
@@ -171,9 +173,9 @@ def _ids(name: str, values: Iterable[Any]) -> tuple[int, ...]:
         ids = tuple(values)
     except TypeError:
         ids = (values,)
-    if bad := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
+    if bad := [i for i in ids if not isinstance(i, Integral) or isinstance(i, bool) or i < 0]:
         raise ConfigError(f"{name} holds {bad[0]!r}; it must hold token ids, whole numbers from 0.")
-    return ids
+    return tuple(int(i) for i in ids)
 
 
 def _biases(given: Any) -> tuple[tuple[int, float], ...]:
