@@ -99,7 +99,7 @@ def settled(case: Case) -> Options:
     words = [plain.tokens[at : at + length] for at, length in case.ban_at]
     changes: dict[str, Any] = {"stop": tuple(p for p in pieces if p)}
     if options.regex is None:
-        changes["bad_words"] = tuple(word for word in words if word)
+        changes["bad_words"] = tuple(word for word in words if word and word[0] not in ends)
     if ends or options.regex is None:
         changes["end_tokens"] = (*(options.end_tokens or ()), *ends)
     return Options.of(options, **changes)

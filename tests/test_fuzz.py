@@ -154,10 +154,10 @@ def plant_min_p(patch):
 
 def plant_seed(patch):
     """Noise from the start of the round, whatever the position in it."""
-    right = SeededChance.noisy
+    right = SeededChance.couple
     patch.setattr(
         SeededChance,
-        "noisy",
+        "couple",
         lambda self, scores, position: right(self, scores, NOW.start if NOW.start < position else position),
     )
 

@@ -46,6 +46,19 @@ from draftproof import ConfigError, Options
         ({"top_logprobs": 2}, "it needs logprobs=True"),
         ({"verify": "greedy"}, "verify is 'greedy'; choose one of ratio, block, coupled"),
         ({"json_schema": "{}", "regex": "a"}, "exclude each other"),
+        ({"temperature": 10**400}, "it must be a number, at least 0 and at most 1e+06"),
+        ({"logit_bias": {1.5: 1}}, "it must map token ids to numbers"),
+        ({"logit_bias": {float("inf"): 1}}, "it must map token ids to numbers"),
+        ({"stop": 5}, "stop is 5; it must be a list"),
+        ({"bad_words": 5}, "bad_words is 5; it must be a list"),
+        ({"stop": "\udcff"}, "half a character"),
+        ({"regex": 5}, "regex is 5; it must be a text"),
+        ({"json_schema": 5}, "json_schema is 5; it must be a text"),
+        ({"logprobs": 5}, "How many alternatives is top_logprobs"),
+        ({"options": {"temperature": 1}}, "give an Options, or the options by name"),
+        ({"max_tokens": 3}, "there is no option 'max_tokens'; use max_new_tokens"),
+        ({"n": 3}, "use samples(prompt, n, …)"),
+        ({"top_k": -1}, "at least 0 (0: all)"),
         ({"temprature": 1}, "there is no option 'temprature'; the options are max_new_tokens"),
     ],
 )
@@ -63,6 +76,8 @@ def test_what_people_write_is_understood():
         ("damn",),
         (7,),
     )
+    assert Options(stop=None, bad_words=None, logit_bias=None) == Options()
+    assert Options(json_schema={"type": "object"}).json_schema == '{"type": "object"}'
     assert Options(bad_words=[[1, 2], "x"]).bad_words == ((1, 2), "x")
     assert Options(end_tokens=()).end_tokens == ()
     assert Options(seed=2**64 - 1).seed == 2**64 - 1

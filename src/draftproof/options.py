@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import operator
 import secrets
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -20,7 +23,7 @@ RULES: tuple[Rule, ...] = ("ratio", "block", "coupled")
 _RANGES: Mapping[str, tuple[float, float]] = {
     "max_new_tokens": (1, math.inf),
     "min_new_tokens": (0, math.inf),
-    "temperature": (0, math.inf),
+    "temperature": (0, 1e6),
     "top_k": (0, math.inf),
     "top_p": (0, 1),
     "min_p": (0, 1),
@@ -31,6 +34,26 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "top_logprobs": (0, 20),
 }
 _FRACTIONS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_ELSEWHERE = {
+    "max_tokens": "max_new_tokens",
+    "min_tokens": "min_new_tokens",
+    "max_length": "max_new_tokens",
+    "n": "samples(prompt, n, …)",
+    "num_return_sequences": "samples(prompt, n, …)",
+    "do_sample": "temperature (0 is greedy)",
+    "stop_token_ids": "end_tokens, which replaces the model's own",
+    "eos_token_id": "end_tokens",
+    "ignore_eos": "end_tokens=()",
+    "stop_strings": "stop",
+    "bad_words_ids": "bad_words",
+    "sequence_bias": "logit_bias",
+    "response_format": "json_schema",
+    "guided_json": "json_schema",
+    "guided_regex": "regex",
+    "logits_processor": "processors",
+    "logits_processors": "processors",
+}
+"""What an option is called here that others call otherwise."""
 _NOT_ZERO = ("top_p", "repetition_penalty")
 
 
@@ -70,7 +93,7 @@ class Options:
     bad_words: tuple[str | tuple[int, ...], ...] = ()
     """What must not be written: texts, also behind a space, or sequences of token ids."""
     json_schema: str | None = None
-    """A JSON schema that the text must meet; needs llguidance."""
+    """A JSON schema that the text must meet, as a text or a mapping; needs llguidance."""
     regex: str | None = None
     """A regular expression that the whole text must match; needs llguidance."""
     seed: int | None = None
@@ -84,13 +107,28 @@ class Options:
 
     def __post_init__(self) -> None:
         settle = object.__setattr__
+        for name in ("stop", "bad_words", "logit_bias"):
+            if getattr(self, name) is None:
+                settle(self, name, ())
+        if isinstance(self.json_schema, Mapping):
+            settle(self, "json_schema", json.dumps(self.json_schema))
+        for name in ("json_schema", "regex"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be a text.")
+        if not isinstance(self.logprobs, bool):
+            raise ConfigError(
+                f"logprobs is {self.logprobs!r}; it must be True or False. How many alternatives is top_logprobs."
+            )
         settle(self, "stop", (self.stop,) if isinstance(self.stop, str) else _texts("stop", self.stop))
         if self.end_tokens is not None:
             ends: Any = self.end_tokens
             settle(self, "end_tokens", _ids("end_tokens", (ends,) if isinstance(ends, int) else ends))
         settle(self, "logit_bias", _biases(self.logit_bias))
-        words = (self.bad_words,) if isinstance(self.bad_words, str) else self.bad_words
+        words = (self.bad_words,) if isinstance(self.bad_words, str) else _list("bad_words", self.bad_words)
         settle(self, "bad_words", tuple(w if isinstance(w, str) else _ids("bad_words", w) for w in words))
+        texts = (*self.stop, *self.bad_words, self.json_schema, self.regex)
+        if any("\ud800" <= c <= "\udfff" for text in texts if isinstance(text, str) for c in text):
+            raise ConfigError("a text among the options holds half a character (a lone surrogate); give valid text.")
         for name in _RANGES:
             if name != "seed" or self.seed is not None:
                 settle(self, name, _in_range(name, getattr(self, name)))
@@ -112,9 +150,14 @@ class Options:
     @classmethod
     def of(cls, options: Options | None = None, **changes: Any) -> Options:
         """Return `options`, or the defaults, with `changes`. Raises `ConfigError` for an unknown name."""
+        if not isinstance(options, Options | None):
+            raise ConfigError(f"options is {options!r}; give an Options, or the options by name.")
         names = [one.name for one in dataclasses.fields(cls)]
         if unknown := [name for name in changes if name not in names]:
-            raise ConfigError(f"there is no option {unknown[0]!r}; the options are {', '.join(names)}.")
+            hint = (
+                f"use {_ELSEWHERE[unknown[0]]}" if unknown[0] in _ELSEWHERE else f"the options are {', '.join(names)}"
+            )
+            raise ConfigError(f"there is no option {unknown[0]!r}; {hint}.")
         return dataclasses.replace(options or cls(), **changes)
 
     @property
@@ -132,13 +175,21 @@ class Options:
         idle = ("max_new_tokens", *(("seed", "verify") if self.rule == "greedy" else ()))
         default = Options()
         told = [
-            f"{one.name.replace('_', ' ')} {getattr(self, one.name)}"
+            f"{one.name.replace('_', ' ')} {textwrap.shorten(str(getattr(self, one.name)), 40, placeholder=' …')}"
             for one in dataclasses.fields(self)
             if one.name not in idle and getattr(self, one.name) != getattr(default, one.name)
         ]
         if self.rule != "greedy" and self.verify == default.verify:
             told.append(f"verify {self.verify}")
         return ", ".join(told)
+
+    def idle(self) -> list[str]:
+        """Return the options that were given and cannot matter, since greedy text is not sampled."""
+        if self.rule != "greedy":
+            return []
+        default = Options()
+        sampling = ("top_k", "top_p", "min_p", "seed", "verify")
+        return [name for name in sampling if getattr(self, name) != getattr(default, name)]
 
     def seeded(self) -> Options:
         """Return the options with a seed: their own, or a fresh one, so that the request can be repeated."""
@@ -153,16 +204,24 @@ def _in_range(name: str, value: Any) -> int | float:
     fractional = name in _FRACTIONS
     above = name in _NOT_ZERO
     known = isinstance(value, Real if fractional else Integral) and not isinstance(value, bool)
-    if known and math.isfinite(value) and low <= value <= high and not (above and value == low):
+    if known and low <= value <= high and not (above and value == low):
         return float(value) if fractional else int(value)
     what = "a number" if fractional else "a whole number"
     least = f"above {low:g}" if above else f"at least {low:g}"
+    least += " (0: all)" if name == "top_k" else ""
     most = "" if high == math.inf else f" and at most {high:g}" if high < 2**53 else " and below 2**64"
     raise ConfigError(f"{name} is {value!r}; it must be {what}, {least}{most}.")
 
 
+def _list(name: str, values: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(values)
+    except TypeError:
+        raise ConfigError(f"{name} is {values!r}; it must be a list.") from None
+
+
 def _texts(name: str, values: Iterable[Any]) -> tuple[str, ...]:
-    texts = tuple(values)
+    texts = _list(name, values)
     if bad := [text for text in texts if not isinstance(text, str)]:
         raise ConfigError(f"{name} holds {bad[0]!r}; it must hold texts.")
     return texts
@@ -181,8 +240,8 @@ def _ids(name: str, values: Iterable[Any]) -> tuple[int, ...]:
 def _biases(given: Any) -> tuple[tuple[int, float], ...]:
     pairs = given.items() if isinstance(given, Mapping) else given
     try:
-        biases = tuple((int(token), float(bias)) for token, bias in pairs)
-    except (TypeError, ValueError):
+        biases = tuple((operator.index(token), float(bias)) for token, bias in pairs)
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"logit_bias is {given!r}; it must map token ids to numbers.") from None
     for token, bias in biases:
         if token < 0 or not -100 <= bias <= 100:

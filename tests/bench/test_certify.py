@@ -31,7 +31,7 @@ def test_the_walk_is_printed_and_written(tmp_path):
     out = run("--verify", "block", "--json", file)
     assert out.exit_code == 0, out.output
     assert "0 (exact)" in out.stdout
-    assert "law: the target's own, exactly, in all" in " ".join(out.stdout.split())
+    assert "the law of the texts is the target's, exactly, over all" in " ".join(out.stdout.split())
     result = from_json(file.read_text())
     assert {row.rule for row in result.rows} == {"block"}
     assert {row.k for row in result.rows} == {0, 1, 2, 3}
@@ -47,8 +47,8 @@ def test_a_pair_is_sampled_too(tmp_path):
     assert "nine times in ten" in " ".join(out.stdout.split())
     data = json.loads(file.read_text())
     assert [(t["rule"], t["of"], t["samples"]) for t in data["tests"]] == [
-        ("ratio", "first tokens", 60),
-        ("ratio", "first two tokens", 60),
+        ("ratio", "the first", 60),
+        ("ratio", "the first two", 60),
     ]
     assert data["options"]["temperature"] == 1.5
     assert "chi-square" in page([("c.json", from_json(file.read_text()))])
@@ -60,7 +60,7 @@ def test_a_fault_fails_the_walk(monkeypatch):
     monkeypatch.setattr(block, "residual", lambda p, q: p)
     out = run("--verify", "block")
     assert out.exit_code == 1
-    assert "law: NOT the target's" in out.stdout
+    assert "the law is NOT the target's" in out.stdout
 
 
 def test_a_fault_fails_the_samples(monkeypatch, model):
@@ -82,7 +82,9 @@ def test_a_fault_fails_the_samples(monkeypatch, model):
     [
         (("--temperature", "0"), "--temperature is 0, where nothing is random"),
         (("--target", "demo-target"), "--target and --draft belong together"),
-        (("--samples", "0"), "--samples is 0"),
+        (("--target", "t", "--draft", "d", "--samples", "0"), "--samples is 0"),
+        (("--samples", "9"), "no pair to sample; add --target and --draft"),
+        (("--top-p", "0.9"), "no pair to sample; add --target and --draft"),
         (("--verify", "greedy"), "--verify is 'greedy'; choose one of"),
     ],
 )

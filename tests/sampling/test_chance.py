@@ -58,6 +58,19 @@ def test_noise_is_a_pure_function_of_seed_sample_position_and_token():
     assert torch.allclose(short, (chance.noisy(scores, 9) - scores)[:20], atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
+def test_the_quick_way_finds_the_token_of_the_exact_sums(scale):
+    source = torch.Generator().manual_seed(5)
+    chance = SeededChance(9)
+    for position in range(300):
+        scores = torch.randn(2000, generator=source) * scale
+        if position % 3 == 0:
+            scores[torch.randperm(2000, generator=source)[: 1990 + position % 10]] = -torch.inf
+        if position % 5 == 0:
+            scores[:7] = scores.max()  # equal scores: the noise decides
+        assert chance.couple(scores, position) == int(chance.noisy(scores, position).argmax())
+
+
 def test_requests_never_share_a_stream():
     def stream(chance):
         return [chance.accept(0.5) for _ in range(64)], [chance.couple(torch.zeros(9), i) for i in range(64)]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from draftproof import ConfigError, MissingExtraError, Speculator
+from draftproof import ConfigError, EngineError, MissingExtraError, Speculator
 from draftproof.options import RULES, Options
 from draftproof.sampling.grammar import Grammar
 from draftproof.testing import byte_tokenizer, noisy, random_model
@@ -110,6 +110,7 @@ def test_it_may_be_asked_for_any_history(target):
     ("options", "says"),
     [
         ({"json_schema": "{"}, "json_schema is not JSON"),
+        ({"json_schema": "[1]"}, r"json_schema is '\[1\]'; it must be a JSON object"),
         ({"json_schema": '{"type": "nonsense"}'}, "this grammar cannot be used: .*nonsense"),
         ({"regex": "("}, "this grammar cannot be used"),
         ({"regex": "a", "end_tokens": []}, "need an end token"),
@@ -118,6 +119,24 @@ def test_it_may_be_asked_for_any_history(target):
 def test_a_grammar_that_cannot_be_used_is_said_before_anything_is_written(target, options, says):
     with pytest.raises(ConfigError, match=says):
         Speculator(target, k=0, tokenizer=TOKENIZER).generate("x", **options)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3])
+def test_a_grammar_that_becomes_too_much_is_an_error_and_not_an_end(target, k):
+    speculator = Speculator(target, noisy(target, 0.3), k=k, tokenizer=TOKENIZER, draft_tokenizer=TOKENIZER)
+    with pytest.raises(EngineError, match="the grammar cannot be followed further"):
+        speculator.generate("x", temperature=1.0, seed=2, max_new_tokens=200, regex="(a?){500}a{500}")
+
+
+def test_blanks_are_limited_unless_the_schema_says_otherwise(target):
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    speculator = Speculator(target, k=0, tokenizer=TOKENIZER)
+    for seed in range(5):
+        made = speculator.generate("x", json_schema=schema, temperature=1.5, seed=seed, max_new_tokens=150)
+        assert not re.search(r"\s{21}", made.text)
+        tight = {**schema, "x-guidance": {"whitespace_flexible": False}}
+        made = speculator.generate("x", json_schema=tight, temperature=1.5, seed=seed, max_new_tokens=150)
+        assert not re.search(r"\s", made.text)
 
 
 def test_what_is_missing_is_said(target, monkeypatch):

@@ -9,9 +9,9 @@ import torch
 from transformers import GenerationConfig
 from transformers.generation import LogitsProcessor, LogitsProcessorList
 
-from draftproof import ConfigError, Options, Speculator
+from draftproof import ConfigError, EngineError, Options, Speculator
 from draftproof.sampling.processors import clone, processors_of
-from draftproof.testing import byte_tokenizer, noisy, random_model
+from draftproof.testing import byte_tokenizer, chain_model, noisy, random_model
 
 PROMPT = [5, 9, 7, 200, 31, 9, 9]
 
@@ -208,6 +208,138 @@ def test_a_function_that_counts_in_its_closure_is_copied_with_it(model, k):
     )
     assert made.identical
     assert made.tokens == tuple(range(1, 21))
+
+
+def deep_counting():
+    """A closure over another that counts."""
+    count = counting_function()
+    return lambda ids, scores: count(ids, scores)
+
+
+class Holding(LogitsProcessor):
+    """An object that holds a function that counts."""
+
+    def __init__(self):
+        self.count = counting_function()
+
+    def __call__(self, input_ids, scores):
+        return self.count(input_ids, scores)
+
+
+def counting_on_itself():
+    def count_up(input_ids, scores):
+        count_up.calls += 1
+        scores[0, count_up.calls] += 50
+        return scores
+
+    count_up.calls = 0
+    return count_up
+
+
+@pytest.mark.parametrize("rule", [{}, {"temperature": 0.01}, {"temperature": 0.01, "verify": "block"}])
+@pytest.mark.parametrize("make", [counting_function, deep_counting, Holding, counting_on_itself])
+def test_state_is_copied_wherever_it_lies(model, make, rule):
+    processor = make()
+    for _ in range(2):  # the user's own object does not move
+        made = Speculator(model, noisy(model, 0.1), k=3).generate(
+            PROMPT, max_new_tokens=20, processors=[processor], seed=1, **rule
+        )
+        assert made.tokens == tuple(range(1, 21))
+
+
+def test_processors_that_share_a_state_go_on_sharing_it(model):
+    shared = [0]
+
+    def first(input_ids, scores):
+        shared[0] += 1
+        return scores
+
+    def second(input_ids, scores):
+        scores[0, shared[0]] += 50
+        return scores
+
+    for k in (0, 3):
+        made = Speculator(model, noisy(model, 0.1), k=k).generate(PROMPT, max_new_tokens=20, processors=[first, second])
+        assert made.tokens == tuple(range(1, 21))
+    assert shared == [0]
+
+
+@pytest.mark.parametrize(
+    ("processor", "says"),
+    [
+        (lambda ids, scores: None, "returned NoneType; it must return scores, \\[1, 300\\]"),
+        (lambda ids, scores: scores[0], "returned a tensor of shape \\[300\\]"),
+        (lambda ids, scores: scores[:, :10], "returned a tensor of shape \\[1, 10\\]"),
+        (lambda ids, scores: scores * float("nan"), "not numbers"),
+    ],
+)
+@pytest.mark.parametrize("k", [0, 3])
+def test_what_a_processor_returns_is_looked_at(model, processor, says, k):
+    with pytest.raises(ConfigError, match="'<lambda>'.*" + says):
+        Speculator(model, model, k=k).generate(PROMPT, processors=[processor])
+    for wrong in (processor, [5], None):
+        with pytest.raises(ConfigError, match="give a list of logits processors"):
+            Speculator(model, model, k=k).generate(PROMPT, processors=wrong)
+
+
+@pytest.mark.parametrize("rule", ["greedy", "coupled", "ratio", "block"])
+def test_what_happens_only_on_guesses_does_not_reach_the_text(rule):
+    """The draft guesses 7 and the target never writes it: a processor may fail there, and options rule out all."""
+    target, draft = (torch.full((12, 12), -5.0) for _ in range(2))
+    target[:, 3] = draft[:, 7] = 5.0
+    pair = Speculator(chain_model(target), chain_model(draft), k=2)
+    options = {"max_new_tokens": 8} if rule == "greedy" else {"temperature": 1.0, "top_p": 0.99, "verify": rule}
+
+    def fails_behind_7(input_ids, scores):
+        if input_ids[0, -1] == 7:
+            raise KeyError("never")
+        return scores
+
+    made = pair.generate([1], processors=[fails_behind_7], seed=1, **{"max_new_tokens": 8, **options})
+    assert made.tokens == (3,) * 8
+    bad_words = [(7, i) for i in range(12)]
+    assert pair.generate([1], bad_words=bad_words, seed=1, **{"max_new_tokens": 8, **options}).tokens == (3,) * 8
+
+
+@pytest.mark.parametrize("rule", ["greedy", "coupled", "ratio", "block"])
+def test_a_token_that_the_draft_does_not_know_is_not_guessed_on(model, rule):
+    small = random_model(1, vocab_size=280)
+
+    def force(input_ids, scores):
+        if input_ids.shape[1] % 2:
+            scores[:] = -torch.inf
+            scores[0, 290] = 0
+        return scores
+
+    options = {} if rule == "greedy" else {"temperature": 1.0, "verify": rule, "seed": 2}
+    made = Speculator(model, small, k=3).generate(PROMPT, max_new_tokens=8, processors=[force], **options)
+    assert made.tokens[::2] == (290,) * 4
+
+
+@pytest.mark.parametrize("rule", ["greedy", "ratio"])
+def test_a_text_that_was_interrupted_between_two_states_does_not_go_on(model, rule):
+    class Once(LogitsProcessor):
+        left = 9
+
+        def __deepcopy__(self, memo):
+            return self
+
+        def __call__(self, input_ids, scores):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return scores
+
+    options = {} if rule == "greedy" else {"temperature": 1.0, "verify": rule}
+    stream = Speculator(model, noisy(model, 0.1), k=3).stream(PROMPT, max_new_tokens=40, processors=[Once()], **options)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in stream:
+            pass
+    written = stream.generation.tokens
+    with pytest.raises(EngineError, match="interrupted inside a round"):
+        for _ in stream:
+            pass
+    assert stream.cancel().tokens == written
 
 
 def test_a_processor_that_cannot_be_copied_is_refused_by_name(model):

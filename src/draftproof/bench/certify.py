@@ -68,6 +68,7 @@ class LawSampler:
     """A sampler whose rows are laws already."""
 
     untouched = False
+    stateless = False
 
     def __init__(self, rule: Rule, chance: EveryChance) -> None:
         self.rule = rule

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from draftproof.bench.race import Race, finish, prove
 from draftproof.decode.divergence import same_text
@@ -53,6 +54,7 @@ def measure(
     assert arms[0].draft is None
     order = list(range(len(arms)))
     random.Random(f"{workload.name} {prompt}").shuffle(order)
+    first = crc32(f"{workload.name} {prompt}".encode())  # texts of different prompts share no stream of chance
     group = _Group([[] for _ in arms])
     theirs: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in peers]
     failed: dict[int, str] = {}
@@ -65,7 +67,7 @@ def measure(
     limit = options.max_new_tokens if window is None else min(options.max_new_tokens, window - len(ids))
     for repeat in range(repeats if ids else 0):
         order.reverse()  # who begins pays for a cold start, so they take turns at that too
-        _race(arms, group, ids, options, order, repeat)
+        _race(arms, group, ids, options, order, (first + repeat) % 2**32)
         for i in range(len(peers)) if repeat % 2 else reversed(range(len(peers))):
             if i not in failed and 0 not in group.errors:
                 try:

@@ -32,7 +32,7 @@ def compare_samples(pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], ru
     """Test the first tokens, and the first two, of (plain, speculative) texts."""
     return tuple(
         two_samples([a[:n] for a, _ in pairs], [b[:n] for _, b in pairs], rule, what)
-        for n, what in ((1, "first tokens"), (2, "first two tokens"))
+        for n, what in ((1, "the first"), (2, "the first two"))
     )
 
 

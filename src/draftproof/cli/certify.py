@@ -13,6 +13,7 @@ from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError
 from draftproof.options import RULES, Options, Rule
+from draftproof.records import MAX_K
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,22 +22,32 @@ if TYPE_CHECKING:
     from draftproof.results import LawRow, TwoSamples
 
 
-@with_options(max_new_tokens=4, temperature=0.7, seed=0, verify=None)
+PROMPT = "Once upon a time"
+
+
+@with_options(max_new_tokens=4, temperature=0.7, seed=0, verify=None, without=("logprobs", "top_logprobs"))
 def certify(
     *,
     target: Annotated[str | None, typer.Option(help="Your target, to be sampled too; without one: the walk.")] = None,
     draft: Annotated[str | None, typer.Option(help="Your draft.")] = None,
     k: Annotated[int, typer.Option(help="Guesses a round, in the samples; the walk takes 0 to 3.")] = 3,
-    prompt: Annotated[str, typer.Option(help="What every sample continues.")] = "Once upon a time",
+    prompt: Annotated[str, typer.Option(help="What every sample continues.")] = PROMPT,
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
     samples: Annotated[int, typer.Option(help="Texts on each side.")] = 500,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
+    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
+    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write everything found to this file.")] = None,
     options: dict[str, Any],
 ) -> None:
-    """Prove that the output follows the target's law: walk every random outcome, then sample your own pair."""
+    """Prove that sampled text follows the target's law: walk every outcome of small models, then sample your pair.
+
+    All three rules are looked at, or the one of --verify. The options of the request are those of the samples.
+    """
     with shell.errors_in_one_line() as progress:
         rules: Sequence[Rule] = RULES if options["verify"] is None else [options["verify"]]
         wanted = read_options(options)
@@ -44,7 +55,12 @@ def certify(
             raise ConfigError("--temperature is 0, where nothing is random: use draftproof run, which compares texts.")
         if (target is None) != (draft is None):
             raise ConfigError("--target and --draft belong together; give both, or neither for the walk alone.")
+        usual = Options(max_new_tokens=4, temperature=0.7, seed=0, verify=wanted.verify)
+        if target is None and (wanted != usual or (k, prompt, chat, samples) != (3, PROMPT, False, 500)):
+            raise ConfigError("options of the samples were given, and no pair to sample; add --target and --draft.")
         shell.check_counts(k=k, samples=samples)
+        if k > MAX_K:
+            raise ConfigError(f"--k is {k}; it must be at most {MAX_K}.")
         shell.check_json(json_file)
         from draftproof.report import certificate
         from draftproof.report.terminal import console
@@ -56,11 +72,23 @@ def certify(
         tests: list[TwoSamples] = []
         interrupted: list[str] = []
         if target is not None:
-            how: dict[str, Any] = {"device": device, "dtype": dtype, "weights": weights, "compile": compile}
-            speculator = shell.load(progress, target, draft, k=k, **how)
+            speculator = shell.load(
+                progress,
+                target,
+                draft,
+                k=k,
+                device=device,
+                dtype=dtype,
+                draft_dtype=draft_dtype,
+                weights=weights,
+                draft_weights=draft_weights,
+                compile=compile,
+                numerics=numerics,
+            )
+            ids = speculator.encode(prompt, chat=chat)
             with shell.interruptible(lambda: None) as interrupted:
                 for rule in rules:
-                    tests += _sample(progress, speculator, prompt, replace(wanted, verify=rule), samples)
+                    tests += _sample(progress, speculator, ids, replace(wanted, verify=rule), samples)
             out.print(certificate.samples_table(tests))
             out.print(
                 f"note: k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}",
@@ -100,15 +128,14 @@ def _walk(progress: Console, rules: Sequence[Rule]) -> list[LawRow]:
 
 
 def _sample(
-    progress: Console, speculator: Speculator, prompt: str, options: Options, samples: int
+    progress: Console, speculator: Speculator, prompt: Sequence[int], options: Options, samples: int
 ) -> Sequence[TwoSamples]:
     from draftproof.bench.two_samples import compare_samples, draw_pairs
 
-    ids = speculator.encode(prompt)
     pairs = []
     with shell.bar(progress, f"sampling, {options.verify}", samples) as advance:
         try:
-            for pair in draw_pairs(speculator, ids, options, samples):
+            for pair in draw_pairs(speculator, prompt, options, samples):
                 pairs.append(pair)
                 advance()
         except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -31,21 +31,25 @@ _SWITCHES: dict[str, tuple[str, Any, str]] = {
     "bad_words": ("--bad-word", list[str] | None, "Text that must not be written; may be given again."),
     "json_schema": ("--json-schema", Path | None, "File with a JSON schema that the text must meet."),
     "regex": ("--regex", str | None, "Regular expression that the whole text must match."),
-    "seed": ("--seed", int | None, "Same seed, same text; without one, a fresh seed is drawn and recorded."),
+    "seed": ("--seed", int | None, "Same seed, same text; none: a fresh one, recorded."),
     "verify": ("--verify", str, "Rule for sampled guesses: ratio, block, or coupled (same text on and off)."),
-    "logprobs": ("--logprobs", bool, "Record every token's log-probability under the model's own law."),
-    "top_logprobs": ("--top-logprobs", int, "Record so many of the likeliest alternatives too."),
+    "logprobs": ("--logprobs", bool, "Record every token's log-probability (model's own law) for --json."),
+    "top_logprobs": ("--top-logprobs", int, "As --logprobs, with so many of the likeliest alternatives."),
 }
 
 
-def with_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the request's options, with other defaults where named; it gets them raw, in its `options`."""
+Command = Callable[..., None]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+
+def with_options(*, without: Sequence[str] = (), **defaults: Any) -> Callable[[Command], Command]:
+    """Give a command the request's options, with other defaults where named; it gets them raw, in its `options`."""
+    offered = {name: about for name, about in _SWITCHES.items() if name not in without}
+
+    def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         own = inspect.signature(command).parameters.values()
         parameters = [p.replace(annotation=hints[p.name]) for p in own if p.name != "options"]
-        for name, (switch, kind, text) in _SWITCHES.items():
+        for name, (switch, kind, text) in offered.items():
             default = defaults.get(name, None if kind not in (int, float, bool, str) else getattr(Options(), name))
             about = typer.Option(switch, help=text, rich_help_panel=_PANEL)
             shown: Any = Annotated[kind, about]
@@ -55,7 +59,7 @@ def with_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..
 
         @functools.wraps(command)
         def wrapper(**given: Any) -> None:
-            command(options={name: given.pop(name) for name in _SWITCHES}, **given)
+            command(options={name: given.pop(name) for name in offered}, **given)
 
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -67,6 +71,8 @@ def with_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..
 def read_options(given: dict[str, Any]) -> Options:
     """Return what a command was given as `Options`. Raises `ConfigError`."""
     wanted = {name: value for name, value in given.items() if value is not None}
+    if wanted.get("top_logprobs"):
+        wanted["logprobs"] = True
     if "logit_bias" in wanted:
         wanted["logit_bias"] = tuple(_bias(text) for text in wanted["logit_bias"])
     if "json_schema" in wanted:

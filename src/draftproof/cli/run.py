@@ -96,6 +96,8 @@ def run(
 
 
 def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None) -> None:
+    from dataclasses import replace
+
     from draftproof.bench.race import PLAIN, SPECULATIVE, compare, duel, judge_pair
     from draftproof.report import terminal
     from draftproof.results.speedup import speedup
@@ -121,12 +123,14 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
         shell.show([f"--- text {i + 1} of {recipe.n}\n"])
         with shell.interruptible(race.cancel) as interrupted:
             shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
-        samples.append(race.streams[SPECULATIVE].generation)
+        made = race.streams[SPECULATIVE].generation
+        samples.append(made)
         shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
         if interrupted:
             break
         if recipe.check:
-            pairs.append(judge_pair(speculator, ids, samples[-1], race.streams[PLAIN].generation, options))
+            pairs.append(judge_pair(speculator, ids, made, race.streams[PLAIN].generation, options))
+            samples[-1] = replace(made, identical=pairs[-1].divergence is None if options.same_text else None)
     if pairs and not interrupted:
         with shell.interruptible(lambda: None) as interrupted, progress.status("measuring again") as status:
             for i in range(1, recipe.repeats):
@@ -138,6 +142,10 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     shell.write_json(result, json_file)
     out = terminal.console()
     out.print(terminal.ledger(generation, plain))
+    if samples:
+        out.print(f"the table is of text 1; what is said of all {1 + len(samples)} texts stands below", style="dim")
+    for line in terminal.endings(generation):
+        out.print(line, markup=False)
     for note in (*result.notes, *generation.warnings):
         out.print(f"note: {note}", style="dim", markup=False)
     if pairs:
@@ -169,11 +177,16 @@ def _result(
     numerics = speculator.numerics
     placements = [f"target on {recipe.target_placement.reason}"]
     if generation.seed is not None:
+        again = "" if recipe.options.same_text else ", with this draft and k,"
         placements.insert(
             0,
             f"sampled at temperature {recipe.options.temperature:g} under the {generation.verify} rule; "
-            f"--seed {generation.seed} writes it again",
+            f"--seed {generation.seed}{again} writes it again",
         )
+    if idle := recipe.options.idle():
+        placements.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")
+    if recipe.n > 1 and generation.seed is None:
+        placements.insert(0, f"temperature is 0 (greedy), so all {recipe.n} texts are the same")
     if recipe.draft_placement is not None:
         placements.append(f"draft on {recipe.draft_placement.reason}")
     return RunResult(
@@ -183,8 +196,9 @@ def _result(
         plain=plain,
         speedup=compared,
         divergence=found,
-        repeats=tuple((p.speculative, p.plain) for p in pairs[recipe.n :]),
+        repeats=tuple((p.speculative, p.plain) for p in pairs[1 + len(samples) :]),
         samples=tuple(samples),
+        plain_samples=tuple(p.plain for p in pairs[1 : 1 + len(samples)]),
         notes=(*placements, f"numerics {numerics.kind}: {numerics.reason}", *speculator.notes, *doubt_loop(generation)),
         pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},

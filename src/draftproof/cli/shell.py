@@ -165,8 +165,8 @@ def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compar
     rule = pairs[0].speculative.verify
     if rule in ("ratio", "block"):
         out.print(
-            f"law: the target's own under the {rule} rule (draftproof certify proves it); plain decoding drew another "
-            "text, so speeds are compared for a token",
+            f"texts: not compared, as plain decoding draws another one under the {rule} rule (draftproof certify is "
+            "about its law); speeds are for a token",
             style="bold",
         )
         out.print(terminal.verdict(compared, identical=True))

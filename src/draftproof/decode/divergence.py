@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import torch
 
@@ -63,8 +64,8 @@ def attribute(
         position=at,
         speculative_token=theirs,
         plain_token=ours,
-        speculative_gap=_gap(chosen_by(speculative_row, shared)),
-        plain_gap=gap,
+        speculative_gap=_finite(_gap(chosen_by(speculative_row, shared))),
+        plain_gap=_finite(gap),
         block_flips=flips,
         noise=noise,
         kind="numeric tie" if tie else "bug",
@@ -148,6 +149,11 @@ def _largest_move(a: torch.Tensor, b: torch.Tensor) -> float:
     """Return how far a score moved, of those that are finite both times."""
     both = a.isfinite() & b.isfinite()
     return float((a[both] - b[both]).abs().max()) if both.any() else 0.0
+
+
+def _finite(gap: float) -> float | None:
+    """A gap as it is recorded: none where the second best could not be chosen at all."""
+    return gap if isfinite(gap) else None
 
 
 def _gap(row: torch.Tensor) -> float:

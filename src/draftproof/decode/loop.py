@@ -9,6 +9,7 @@ from torch import Tensor
 
 from draftproof.clock import Clock
 from draftproof.decode.rows import Rows, logprobs_of
+from draftproof.errors import EngineError
 from draftproof.exchange import Proposal, Verdict
 from draftproof.models.session import Session
 from draftproof.propose.base import Proposer
@@ -72,6 +73,7 @@ class Decoding:
         self._prompt_s = 0.0
         self._started: float | None = None
         self._ready = False
+        self._spoiled = False  # an interrupt left the sampler between two states
         self._left = 0.0  # when the last round was handed out
         self._waited_s = 0.0
 
@@ -81,10 +83,13 @@ class Decoding:
     def __next__(self) -> Round:
         if self._stop.reason is not None:
             raise StopIteration
+        if self._spoiled:
+            raise EngineError("this text was interrupted inside a round, and cannot go on; start it again.")
         self.begin()
         entered = self._clock.now()
         self._waited_s += entered - self._left
 
+        self._spoiled = self._sampler is not None and not self._sampler.stateless
         k = max(0, min(self._k, self._stop.remaining - 1))
         proposal = self._proposer.propose(self._sequence, k) if self._proposer and k else Proposal(())
         drafted = self._clock.now()
@@ -118,6 +123,7 @@ class Decoding:
                 logprobs=None if self._logprobs is None else logprobs[: len(kept)],
             )
             self._rounds.append(done)
+            self._spoiled = False
         return done
 
     def _judge(self, proposal: Proposal, logits: Tensor) -> Verdict:

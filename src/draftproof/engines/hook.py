@@ -163,6 +163,8 @@ def _refuse_ignored(
     mask = model_kwargs.get("attention_mask")
     if config.num_beams not in (None, 1):
         raise ConfigError(f"num_beams={config.num_beams} is not supported with speculative decoding; use 1.")
+    if config.num_return_sequences not in (None, 1):
+        raise ConfigError(f"num_return_sequences={config.num_return_sequences} is not supported here; call it again.")
     if input_ids.shape[0] != 1 or input_ids.shape[1] == 0:
         raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     if mask is not None and not bool(mask.all()):

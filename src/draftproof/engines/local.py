@@ -165,6 +165,8 @@ class Speculator:
         if chat:
             raise ConfigError("a chat prompt must be text; token ids are taken as they are.")
         ids = [int(i) for i in prompt]
+        if any(i != given for i, given in zip(ids, prompt, strict=True)):
+            raise ConfigError("the prompt holds numbers that are not whole; give token ids.")
         if not ids:
             raise ConfigError("the prompt holds no tokens; give at least one.")
         if bad := next((i for i in ids if not 0 <= i < self._target_session.width), None):
@@ -265,6 +267,8 @@ class Speculator:
         """
         if not isinstance(n, int) or n < 1:
             raise ConfigError(f"n is {n!r}; it must be a whole number, at least 1.")
+        if "sample" in settings:
+            raise ConfigError("samples() numbers its samples from 0; for one of them use generate(…, sample=i).")
         names = [one.name for one in fields(Options)]
         wanted = Options.of(options, **{name: settings.pop(name) for name in names if name in settings}).seeded()
         return [self.generate(prompt, wanted, sample=i, **settings) for i in range(n)]
@@ -311,6 +315,6 @@ def finish(stream: Stream) -> Generation:
 
 def check_k(k: int) -> int:
     """Return `k` if it is in range; raise `ConfigError` if not."""
-    if not isinstance(k, int) or not 0 <= k <= MAX_K:
+    if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= MAX_K:
         raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
     return k

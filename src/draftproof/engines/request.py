@@ -28,8 +28,10 @@ def sampler_of(
     processors: Sequence[Processor] = (),
 ) -> RowSampler:
     """Return what turns the target's rows into tokens; it works on copies of `processors`. Raises `ConfigError`."""
-    if not isinstance(sample, int) or not 0 <= sample < 2**32:
+    if not isinstance(sample, int) or isinstance(sample, bool) or not 0 <= sample < 2**32:
         raise ConfigError(f"sample is {sample!r}; it must be a whole number, at least 0 and below 2**32.")
+    if (ends := options.end_tokens) and max(ends) >= width:
+        raise ConfigError(f"end_tokens names token id {max(ends)}; the target's ids lie between 0 and {width - 1}.")
     device = target.placement.device
     own = processors_of(
         options,

@@ -62,6 +62,8 @@ class Draft:
         laws: list[Any] | None = [] if sampler.rule in ("ratio", "block") else None
         passes, fault = 0, None
         while passes < count and not (passes and text[-1] in self._end_tokens):
+            if text[-1] >= self.session.width:
+                break  # the request's transforms chose a token that the draft does not know
             row = self.session.read(text)[-1]
             passes += 1
             try:
@@ -70,8 +72,8 @@ class Draft:
                 else:
                     laws.append(sampler.law(row, text))
                     text.append(sampler.chance.draw(laws[-1]))
-            except EngineError:
-                fault = _FAULT
+            except EngineError as error:
+                fault = _FAULT if not row.isfinite().any() or row.isnan().any() else f"the draft guessed less: {error}"
                 break
         guesses = tuple(text[len(sequence) :])
         return Proposal(guesses, passes, catch_up_passes=0 if guesses else passes, fault=fault, q=laws)

@@ -28,10 +28,10 @@ class BenchRow:
     tokens_per_s: float
     speedup: Interval | None
     """None for plain decoding itself, for another text than the plain one, and for too few rounds to tell."""
-    target_passes: int
-    draft_passes: int
-    proposed: int
-    discarded: int
+    target_passes: float
+    draft_passes: float
+    proposed: float
+    discarded: float
     acceptance_rate: float | None
     agreement: float | None
     """Estimated alpha."""
@@ -82,15 +82,20 @@ def _row(cells: Sequence[Cell], plain: Sequence[Cell]) -> BenchRow:
         k=first.k,
         tokens_per_s=tokens_per_s(c.generations for c in cells),
         speedup=None if first.draft is None or identical is False else speedup(pairs),
-        target_passes=round(sum(g.counts.target_passes for g in made) / repeats),
-        draft_passes=round(sum(g.counts.draft_passes for g in made) / repeats),
-        proposed=round(proposed / repeats),
-        discarded=round((proposed - accepted) / repeats),
+        target_passes=sum(g.counts.target_passes for g in made) / repeats,
+        draft_passes=sum(g.counts.draft_passes for g in made) / repeats,
+        proposed=proposed / repeats,
+        discarded=(proposed - accepted) / repeats,
         acceptance_rate=accepted / proposed if proposed else None,
         agreement=cost.agreement(rounds),
         tokens_per_round=sum(g.counts.tokens for g in made) / len(rounds) if rounds else 0.0,
         identical=identical,
     )
+
+
+def count(value: float) -> str:
+    """Return a mean over repeats as text: whole numbers without a fraction."""
+    return f"{value:,.1f}".removesuffix(".0")
 
 
 def tokens_per_s(runs: Iterable[Sequence[Generation]]) -> float:

@@ -10,14 +10,21 @@ from rich.text import Text
 
 from draftproof.results import CALLED_DIFFERENT, CertifyResult, LawRow, TwoSamples
 
-_LAW_COLUMNS = ("rule", "guesses", "k", "outcomes", "difference", "kept at first")
-_SAMPLE_COLUMNS = ("rule", "compared", "samples", "kinds", "chi-square", "p", "visible difference")
+_LAW_COLUMNS = ("rule", "guesses", "outcomes", "difference", "kept, k=1", "k=2", "k=3")
+_SAMPLE_COLUMNS = ("rule", "tokens", "samples", "kinds", "chi-square", "p", "visible")
 
 
-def law_cells(row: LawRow) -> list[str]:
-    """Return the cells of one rule, proposer and k."""
-    exact = "0 (exact)" if row.largest_difference == 0 else f"{row.largest_difference:.3g}"
-    return [row.rule, row.proposer, f"{row.k}", f"{row.outcomes:,}", exact, f"{row.first_round:.4f}" if row.k else ""]
+def law_rows(rows: Sequence[LawRow]) -> list[list[str]]:
+    """Return a row of cells for every rule and proposer: outcomes and difference over all k, guesses kept by k."""
+    found = []
+    for rule, proposer in dict.fromkeys((row.rule, row.proposer) for row in rows):
+        mine = [row for row in rows if (row.rule, row.proposer) == (rule, proposer)]
+        worst = max(row.largest_difference for row in mine)
+        kept = {row.k: f"{row.first_round:.4f}" for row in mine if row.k}
+        outcomes = f"{sum(row.outcomes for row in mine):,}"
+        difference = "0 (exact)" if worst == 0 else f"{worst:.3g}"
+        found.append([rule, proposer, outcomes, difference, *(kept.get(k, "") for k in (1, 2, 3))])
+    return found
 
 
 def sample_cells(test: TwoSamples) -> list[str]:
@@ -28,28 +35,25 @@ def sample_cells(test: TwoSamples) -> list[str]:
 
 
 def law_table(rows: Sequence[LawRow]) -> Table:
-    """Return the table of every outcome that was walked: by how much a text's probability is off at most, and more."""
-    return _plain_table("every random outcome on a small vocabulary", _LAW_COLUMNS, map(law_cells, rows), text=2)
+    """Return the table of every outcome that was walked."""
+    title = "small models: every random outcome, and the guesses that the first round keeps"
+    return _table(title, _LAW_COLUMNS, law_rows(rows))
 
 
 def samples_table(tests: Sequence[TwoSamples]) -> Table:
     """Return the table of samples from a pair, plain against speculative."""
-    return _plain_table(
-        "samples of your pair, plain and speculative", _SAMPLE_COLUMNS, map(sample_cells, tests), text=2
-    )
+    return _table("your pair: samples, plain against speculative", _SAMPLE_COLUMNS, map(sample_cells, tests))
 
 
 def certificate_rows(result: CertifyResult) -> list[list[list[str]]]:
     """Return both tables of a certificate as rows of cells, heads first; the second only if there were samples."""
-    found = [[list(_LAW_COLUMNS), *map(law_cells, result.rows)]]
+    found = [[list(_LAW_COLUMNS), *law_rows(result.rows)]]
     return [*found, [list(_SAMPLE_COLUMNS), *map(sample_cells, result.tests)]] if result.tests else found
 
 
 def holds(result: CertifyResult) -> bool:
     """Return whether the law was found to be the target's, as far as it was looked at."""
-    return not any(row.largest_difference for row in result.rows) and not any(
-        t.p_value < CALLED_DIFFERENT for t in result.tests
-    )
+    return not any(row.largest_difference for row in result.rows) and not _odd(result)
 
 
 def _odd(result: CertifyResult) -> list[TwoSamples]:
@@ -61,33 +65,30 @@ def certificate(result: CertifyResult) -> list[str]:
     worst = max((row.largest_difference for row in result.rows), default=0.0)
     outcomes = sum(row.outcomes for row in result.rows)
     sentences = [
-        f"law: the target's own, exactly, in all {outcomes:,} outcomes"
+        f"small models: the law of the texts is the target's, exactly, over all {outcomes:,} outcomes"
         if worst == 0
-        else f"law: NOT the target's: a text's probability is off by up to {worst:.3g}; please report this"
+        else f"small models: the law is NOT the target's: a text is off by up to {worst:.3g}; please report this"
     ]
     if not result.tests:
         return sentences
     tested = [t for t in result.tests if t.visible is not None]
     if odd := _odd(result):
         named = ", ".join(f"{t.rule}, {t.of}: p = {t.p_value:.2g}" for t in odd)
-        return [
-            *sentences,
-            f"samples: plain and speculative DIFFER ({named}); try another --seed, then please report it",
-        ]
+        return [*sentences, f"your pair: plain and speculative DIFFER ({named}); try another --seed, then report it"]
     if not tested:
-        return [*sentences, "samples: all began alike, so nothing was tested; raise --temperature or change --prompt"]
+        return [*sentences, "your pair: all began alike, so nothing was tested; raise --temperature, change --prompt"]
     widest = max(t.visible or 0.0 for t in tested)
     return [
         *sentences,
-        f"samples: no difference found; one of {widest:.2f} or more (total variation) would have been found nine times "
-        f"in ten (a difference is called one at p < {CALLED_DIFFERENT:g})",
+        f"your pair: no difference found in the first tokens; one of {widest:.2f} (total variation between the kinds "
+        f"counted) would have been found nine times in ten (called a difference at p < {CALLED_DIFFERENT:g})",
     ]
 
 
-def _plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title=Text(title), title_justify="left")
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left", padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < text else "right")
+        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
     for cells in rows:
         table.add_row(*map(Text, cells))
     return table

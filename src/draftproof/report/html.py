@@ -236,8 +236,14 @@ def _bench_rows(rows: Sequence[bench_summary.BenchRow], by: Literal["workload", 
     body = []
     for r in rows:
         name = r.workload if r.draft is None or by == "workload" else short(r.draft)
-        body.append([name, f"{r.k}", f"{r.tokens_per_s:.2f}", *_interval(r.speedup), f"{r.target_passes}"])
-        body[-1] += [f"{n}" if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
+        body.append([
+            name,
+            f"{r.k}",
+            f"{r.tokens_per_s:.2f}",
+            *_interval(r.speedup),
+            bench_summary.count(r.target_passes),
+        ])
+        body[-1] += [bench_summary.count(n) if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
         body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
         body[-1] += [f"{r.tokens_per_round:.2f}", _yes(r.identical)]
     return [head, *body]

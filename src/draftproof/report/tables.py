@@ -11,7 +11,7 @@ from rich.text import Text
 
 from draftproof import cost
 from draftproof.records import Interval
-from draftproof.report.bench_summary import BenchRow, PeerRow, short
+from draftproof.report.bench_summary import BenchRow, PeerRow, count, short
 from draftproof.report.summary import pass_rows
 from draftproof.results import DraftFacts, OnePass, PassTimes
 
@@ -79,12 +79,12 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
             Text(name),
             f"{row.tokens_per_s:.2f}",
             "" if row.speedup is None else _interval(row.speedup),
-            f"{row.target_passes:,}",
-            f"{row.draft_passes:,}" if row.draft else "",
-            f"{row.discarded:,}" if row.draft else "",
+            count(row.target_passes),
+            count(row.draft_passes) if row.draft else "",
+            count(row.discarded) if row.draft else "",
             "" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
             f"{row.tokens_per_round:.2f}" if row.draft else "",
-            {None: "", True: "yes", False: "NO"}[row.identical],
+            {None: "–" if row.draft else "", True: "yes", False: "NO"}[row.identical],
         )
     return table
 

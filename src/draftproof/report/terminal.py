@@ -75,6 +75,17 @@ _ROWS: Sequence[tuple[str, Callable[[Generation], str]]] = (
 )
 
 
+def endings(generation: Generation) -> list[str]:
+    """Say why a text ended, and how likely the target held it, if that was recorded."""
+    why = {"stop": f"stop ({generation.stop!r})", "length": "length (cut off)", "cancelled": "cancelled"}
+    lines = [f"ended by: {why[generation.finish_reason]}"]
+    known = [one.logprob for one in generation.logprobs or () if one.logprob is not None]
+    if known:
+        mean = sum(known) / len(known)
+        lines.append(f"log-probability: {mean:.3f} nats a token (mean); every token's is in the --json file")
+    return lines
+
+
 def verdict(speedup: Interval | None, *, identical: bool) -> Text:
     """Say how the speed compares, and call it faster or slower only if the interval leaves no doubt."""
     if not identical:

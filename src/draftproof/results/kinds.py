@@ -68,6 +68,8 @@ class RunResult(Result):
     divergence: Divergence | None
     samples: tuple[Generation, ...] = ()
     """The further texts of a run with n above 1."""
+    plain_samples: tuple[Generation, ...] = ()
+    """Plain decoding of the same samples, where it was checked."""
     repeats: tuple[tuple[Generation, Generation], ...] = ()
     """Further interleaved pairs (speculative, plain) that only served the timing."""
     pieces: tuple[str, ...] = ()

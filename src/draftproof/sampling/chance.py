@@ -12,8 +12,7 @@ from torch import Tensor
 
 _IN_TURN, _BY_POSITION = 1, 2
 _REMEMBERED = 16
-_FEW = 4
-"""Noise is computed for all tokens at once, unless at most one in so many can be drawn."""
+_ULP = 2.0**-53
 
 
 class Chance(Protocol):
@@ -42,9 +41,9 @@ class _Recent:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
 
-    def setdefault(self, key: tuple[int, int], make: Callable[[], Tensor]) -> Tensor:
+    def setdefault(self, key: tuple[int, int], make: Callable[[int, int], Tensor]) -> Tensor:
         if key not in self._kept:
-            self._kept[key] = make()
+            self._kept[key] = make(*key)
             if len(self._kept) > _REMEMBERED:
                 self._kept.popitem(last=False)
         return self._kept[key]
@@ -60,8 +59,8 @@ class SeededChance:
 
     def __init__(self, seed: int, sample: int = 0) -> None:
         self._key = np.array([seed, sample], dtype=np.uint64)
-        self._stream = self._bits(0, _IN_TURN)
-        self._numbers, self._noise = _Recent(), _Recent()
+        self._stream = self._philox(0, _IN_TURN)
+        self._bits, self._rough = _Recent(), _Recent()
 
     def accept(self, probability: Any) -> bool:
         return self._uniform() < float(probability)
@@ -76,36 +75,39 @@ class SeededChance:
     def couple(self, scores: Tensor, position: int) -> int:
         """As `Chance.couple`: argmax(score + Gumbel noise), `scores` `[width]` being logits.
 
-        Scores may hold -inf, but must hold no NaN.
+        Scores may hold -inf, but must hold no NaN. All sums are made in float32 first, and those that could be the
+        largest again in float64.
         """
-        return int(self.noisy(scores, position).argmax())
+        sums = scores + self._rough.setdefault((position, len(scores)), self._roughly).to(scores.device)
+        best = sums.max()
+        near = (sums >= best - (1e-4 + 1e-6 * best.abs())).nonzero()[:, 0]
+        return int(near[self.noisy(scores, position, near).argmax()])
 
-    def noisy(self, scores: Tensor, position: int) -> Tensor:
-        """Return `scores` with the noise of their tokens at this position, `[width]`, in float64."""
-        candidates = (scores > -torch.inf).nonzero()[:, 0]
-        if _FEW * len(candidates) > len(scores):
-            return scores.double() + self._gumbel(position, len(scores)).to(scores.device)
-        uniform = self._uniforms(position, len(scores)).to(scores.device)[candidates]
-        noisy = torch.full_like(scores, -torch.inf, dtype=torch.float64)
-        noisy[candidates] = scores[candidates].double() - (-uniform.log()).log()
-        return noisy
+    def noisy(self, scores: Tensor, position: int, tokens: Tensor | None = None) -> Tensor:
+        """Return `scores` with the noise of this position, in float64: of all tokens, `[width]`, or of some."""
+        bits = self._bits.setdefault((position, len(scores)), self._draw_bits)
+        wide = "cpu" if scores.device.type == "mps" else scores.device
+        scores, bits = scores.to(wide), bits.to(wide)
+        if tokens is not None:
+            scores, bits = scores[tokens.to(wide)], bits[tokens.to(wide)]
+        return scores.double() - (-((bits.double() + 0.5) * _ULP).log()).log()
 
-    def _gumbel(self, position: int, width: int) -> Tensor:
-        key = position, width
-        return self._noise.setdefault(key, lambda: -(-self._uniforms(*key).log()).log())
+    def _draw_bits(self, position: int, width: int) -> Tensor:
+        """53 random bits for every token; those of the first tokens do not depend on `width`."""
+        raw = self._philox(position, _BY_POSITION).random_raw(width)
+        return torch.from_numpy((raw >> np.uint64(11)).view(np.int64))
 
-    def _uniforms(self, position: int, width: int) -> Tensor:
-        """Numbers in (0, 1) for every token at a position; those of the first tokens do not depend on `width`."""
-
-        def numbers() -> Tensor:
-            raw = self._bits(position, _BY_POSITION).random_raw(width)
-            return torch.from_numpy(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
-
-        return self._numbers.setdefault((position, width), numbers)
+    def _roughly(self, position: int, width: int) -> Tensor:
+        """The noise, -log(-log u), in float32: from u where that is small, else from 1 - u; float32 is finest at 0."""
+        bits = self._bits.setdefault((position, width), self._draw_bits)
+        low, high = (bits.float() + 0.5) * _ULP, ((1 << 53) - 1 - bits).float().add_(0.5).mul_(_ULP)
+        rest = 1 - high
+        waits = torch.where(rest < 1, -rest.log() * high / (1 - rest), high)  # -log1p(-high); torch's takes far longer
+        return -torch.where(low < 0.5, -low.log(), waits).log()
 
     def _uniform(self) -> float:
         """The next number in [0, 1)."""
         return float(int(self._stream.random_raw()) >> 11) * 2.0**-53
 
-    def _bits(self, position: int, purpose: int) -> np.random.Philox:
+    def _philox(self, position: int, purpose: int) -> np.random.Philox:
         return np.random.Philox(key=self._key, counter=np.array([0, position, 0, purpose], dtype=np.uint64))

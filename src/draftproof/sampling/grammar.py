@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Collection
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from draftproof.errors import ConfigError, MissingExtraError
+from draftproof.errors import ConfigError, EngineError, MissingExtraError
 from draftproof.options import Options
 
 _BLANKS = r"[\x20\x0A]{0,20}"
@@ -37,18 +38,26 @@ class Grammar:
         self._ends = torch.tensor(sorted(end_tokens))
         self._matcher = matcher(_tokens_of(tokenizer, tuple(sorted(end_tokens)), width), _grammar(matcher, options))
         if error := self._matcher.get_error():
-            raise ConfigError(f"this grammar cannot be used: {error.splitlines()[0]}")
+            raise ConfigError(f"this grammar cannot be used: {' '.join(error.split())}")
         self._read: list[int] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         self._stand_on(input_ids[0, self._prompt_tokens :].tolist())
-        if self._matcher.is_stopped():
+        mask = None if self._matcher.is_stopped() else self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            raise EngineError(f"the grammar cannot be followed further: {' '.join(self._matcher.get_error().split())}")
+        if mask is None:
             allowed = torch.zeros(scores.shape[-1], dtype=torch.bool)
             allowed[self._ends] = True
         else:
-            bits = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
+            bits = torch.frombuffer(bytearray(mask), dtype=torch.uint8)
             allowed = (bits[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).flatten()[: scores.shape[-1]].bool()
         return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+
+    def __deepcopy__(self, memo: Any) -> Grammar:
+        twin = copy.copy(self)
+        twin._matcher, twin._read = self._matcher.deep_copy(), list(self._read)
+        return twin
 
     def _stand_on(self, text: list[int]) -> None:
         shared = 0
@@ -76,10 +85,13 @@ def _grammar(matcher: Any, options: Options) -> str:
     if options.regex is not None:
         return str(matcher.grammar_from_regex(options.regex))
     try:
-        json.loads(options.json_schema or "")
+        schema = json.loads(options.json_schema or "")
     except ValueError as error:
         raise ConfigError(f"json_schema is not JSON: {error}.") from None
-    return str(matcher.grammar_from_json_schema(options.json_schema, defaults={"whitespace_pattern": _BLANKS}))
+    if not isinstance(schema, dict):
+        raise ConfigError(f"json_schema is {options.json_schema!r}; it must be a JSON object.")
+    defaults = None if "x-guidance" in schema else {"whitespace_pattern": _BLANKS}
+    return str(matcher.grammar_from_json_schema(options.json_schema, defaults=defaults))
 
 
 @lru_cache(maxsize=4)

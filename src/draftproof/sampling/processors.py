@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -17,8 +15,9 @@ from transformers.generation import (
     SequenceBiasLogitsProcessor,
 )
 
-from draftproof.errors import ConfigError
+from draftproof.errors import ConfigError, EngineError
 from draftproof.options import Options
+from draftproof.sampling.copies import copy_together
 from draftproof.sampling.grammar import Grammar
 
 Processor = Callable[[Tensor, Tensor], Tensor]
@@ -66,6 +65,10 @@ def processors_of(
     if options.bad_words:
         words = [w for word in options.bad_words for w in _spellings(word, tokenizer)]
         _check_ids("bad_words", [token for word in words for token in word], width)
+        if ending := [word for word in words if len(word) == 1 and word[0] in ends]:
+            raise ConfigError(
+                f"bad_words names {ending[0][0]}, which is an end token; use min_new_tokens, or end_tokens without it."
+            )
         found.append(NoBadWordsLogitsProcessor(words, eos_token_id=ends or None))
     if options.min_new_tokens and ends:
         found.append(MinNewTokensLengthLogitsProcessor(prompt_tokens, options.min_new_tokens, ends, device=str(device)))
@@ -74,31 +77,56 @@ def processors_of(
     return found
 
 
+def checked(processor: Processor, ids: Tensor, scores: Tensor, *, ahead: bool = False) -> Tensor:
+    """Return what a user's processor makes of the scores. Raises `ConfigError` naming it if that cannot be used.
+
+    With `ahead`, the history may never come true, so what the processor raises is an `EngineError` that ends a look
+    ahead and no text.
+    """
+    shape, broken = list(scores.shape), bool(scores.isnan().any())
+    made: Any
+    try:
+        made = processor(ids, scores)
+    except Exception as error:
+        if not ahead:
+            raise
+        raise EngineError(f"the logits processor {_name(processor)!r} failed on guesses: {_why(error)}") from error
+    if not isinstance(made, Tensor) or list(made.shape) != shape:
+        what = f"a tensor of shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+        raise ConfigError(f"the logits processor {_name(processor)!r} returned {what}; it must return scores, {shape}.")
+    if not broken and made.isnan().any():
+        raise ConfigError(f"the logits processor {_name(processor)!r} returned scores that are not numbers (NaN).")
+    return made
+
+
+def _name(processor: Processor) -> str:
+    return str(getattr(processor, "__name__", type(processor).__name__))
+
+
 def clone(processors: Sequence[Processor]) -> list[Processor]:
     """Return copies that share no state with `processors`, so that they may look ahead. Raises `ConfigError`."""
-    return [_clone(one) for one in processors]
-
-
-def _clone(processor: Processor) -> Processor:
+    if not isinstance(processors, Sequence) or not all(callable(one) for one in processors):
+        raise ConfigError(f"processors is {processors!r}; give a list of logits processors.")
     try:
-        if isinstance(processor, types.FunctionType):  # deepcopy leaves functions as they are, closures included
-            twin = types.FunctionType(
-                processor.__code__,
-                processor.__globals__,
-                processor.__name__,
-                copy.deepcopy(processor.__defaults__),
-                tuple(types.CellType(copy.deepcopy(cell.cell_contents)) for cell in processor.__closure__ or ()),
-            )
-            twin.__kwdefaults__ = copy.deepcopy(processor.__kwdefaults__)
-            return twin
-        return copy.deepcopy(processor)
+        return copy_together(list(processors))
     except Exception as error:
-        name = getattr(processor, "__name__", type(processor).__name__)
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
-            f"the logits processor {name!r} cannot be copied ({why}), so it cannot look ahead over guesses; "
-            "give it a __deepcopy__, or keep what cannot be copied outside of it."
+            f"the logits processor {_culprit(processors)!r} cannot be copied ({_why(error)}), so it cannot look ahead "
+            "over guesses; give it a __deepcopy__, or keep what cannot be copied outside of it."
         ) from error
+
+
+def _culprit(processors: Sequence[Processor]) -> str:
+    for one in processors:
+        try:
+            copy_together([one])
+        except Exception:
+            return _name(one)
+    return _name(processors[0])
+
+
+def _why(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _spellings(word: str | tuple[int, ...], tokenizer: Any) -> list[list[int]]:

@@ -13,7 +13,7 @@ from draftproof.errors import EngineError
 from draftproof.options import Options, Rule
 from draftproof.sampling.chance import Chance
 from draftproof.sampling.laws import law_of, truncate
-from draftproof.sampling.processors import Processor, clone
+from draftproof.sampling.processors import Processor, checked, clone
 
 
 class Sampler(Protocol):
@@ -27,6 +27,11 @@ class Sampler(Protocol):
     @property
     def chance(self) -> Chance:
         """Where draws come from."""
+        ...
+
+    @property
+    def stateless(self) -> bool:
+        """Whether asking twice gives the same answer: nothing is drawn in turn, and no processor keeps a state."""
         ...
 
     @property
@@ -72,6 +77,8 @@ class RowSampler:
         self._device = device
         self._processors = processors
         self._custom = custom
+        self._ahead: RowSampler | None = None
+        self._is_ahead = False
 
     @property
     def chance(self) -> Chance:
@@ -89,22 +96,28 @@ class RowSampler:
     def law(self, row: Tensor, history: Sequence[int]) -> Tensor:
         law = law_of(self._scores(row, history))
         if law[0].isnan():  # one broken logit breaks the whole law
-            raise _broken(row)
+            raise self._broken(row)
         return law
 
     def token(self, row: Tensor, history: Sequence[int]) -> int:
         scores = self._scores(row, history)
         best = float(scores.max())
         if best != best or best == -torch.inf:
-            raise _broken(row)
+            raise self._broken(row)
         return int(scores.argmax()) if self.rule == "greedy" else self._chance.couple(scores, len(history))
 
+    @property
+    def stateless(self) -> bool:
+        return self.rule in ("greedy", "coupled") and not self._custom
+
     def look_ahead(self) -> RowSampler:
-        if not self._custom:
+        if not (self._processors or self._custom):
             return self
-        twin = RowSampler(self._options, self._chance, width=self._width, device=self._device)
-        twin._processors, twin._custom = self._processors, clone(self._custom)
-        return twin
+        if self._ahead is None:
+            self._ahead = RowSampler(self._options, self._chance, width=self._width, device=self._device)
+            self._ahead._processors, self._ahead._is_ahead = clone(self._processors), True
+        self._ahead._custom = clone(self._custom)
+        return self._ahead
 
     def _scores(self, row: Tensor, history: Sequence[int]) -> Tensor:
         scores = self._transformed(row, history)
@@ -117,15 +130,18 @@ class RowSampler:
         if self._processors or self._custom:
             ids = torch.tensor([history], device=self._device)
             batch = scores[None].clone()  # a processor may write into what it is given
-            for processor in (*self._processors, *self._custom):
+            for processor in self._processors:
                 batch = processor(ids, batch)
+            for processor in self._custom:
+                batch = checked(processor, ids, batch, ahead=self._is_ahead)
             scores = batch[0]
         return scores
 
-
-def _broken(row: Tensor) -> EngineError:
-    if row.isnan().any() or row.max() == torch.inf:
-        return EngineError("logits are not numbers (NaN or infinite); try another number format, or check the weights.")
-    return EngineError(
-        "the options rule out every token here; loosen bad_words, logit_bias, the grammar, or the logits processors."
-    )
+    def _broken(self, row: Tensor) -> EngineError:
+        if row.isnan().any() or row.max() == torch.inf:
+            return EngineError(
+                "logits are not numbers (NaN or infinite); try another number format, or check the weights."
+            )
+        asked = ("bad_words", "logit_bias", "min_new_tokens", "json_schema", "regex")
+        names = [name for name in asked if getattr(self._options, name)] + ["processors"] * bool(self._custom)
+        return EngineError(f"the options rule out every token here; loosen {' or '.join(names) or 'them'}.")
