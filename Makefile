@@ -22,8 +22,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## write a text plainly and speculatively, side by side
 	@$(BIN)/draftproof demo
 
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+WORKERS := -n auto --maxprocesses 4
 test: $(READY) ## the test suite (CPU, no network)
-	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	@$(PYTEST) $(BIN)/python -m pytest $(WORKERS)
 
 OLDEST := .venv-oldest
 $(OLDEST)/.ready: pyproject.toml constraints.txt
@@ -33,7 +35,7 @@ $(OLDEST)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 test-oldest: $(OLDEST)/.ready ## the test suite on the oldest supported transformers
-	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest
+	@$(PYTEST) $(OLDEST)/bin/python -m pytest $(WORKERS)
 
 check: $(READY) ## lint, format, types, layering
 	@$(BIN)/ruff check .
