@@ -20,6 +20,7 @@ _SWITCHES: dict[str, tuple[str, Any, str]] = {
     "min_new_tokens": ("--min-new-tokens", int, "No end token before so many; a stop string still ends the text."),
     "stop": ("--stop", list[str] | None, "String that ends the text; may be given again."),
     "end_tokens": ("--end-token", list[int] | None, "Token id that ends the text, instead of the model's own."),
+    "ignore_end": ("--ignore-end", bool, "Let no token end the text: it is as long as asked for."),
     "temperature": ("--temperature", float, "0 is greedy; above it tokens are sampled."),
     "top_k": ("--top-k", int, "Sample from so many most likely tokens; 0: from all."),
     "top_p": ("--top-p", float, "Sample from the most likely tokens that hold so much probability."),
@@ -50,7 +51,7 @@ def with_options(*, without: Sequence[str] = (), **defaults: Any) -> Callable[[C
         own = inspect.signature(command).parameters.values()
         parameters = [p.replace(annotation=hints[p.name]) for p in own if p.name != "options"]
         for name, (switch, kind, text) in offered.items():
-            default = defaults.get(name, None if kind not in (int, float, bool, str) else getattr(Options(), name))
+            default = defaults.get(name, getattr(Options(), name, False) if kind in (int, float, bool, str) else None)
             about = typer.Option(switch, help=text, rich_help_panel=_PANEL)
             shown: Any = Annotated[kind, about]
             parameters.append(
@@ -71,6 +72,10 @@ def with_options(*, without: Sequence[str] = (), **defaults: Any) -> Callable[[C
 def read_options(given: dict[str, Any]) -> Options:
     """Return what a command was given as `Options`. Raises `ConfigError`."""
     wanted = {name: value for name, value in given.items() if value is not None}
+    if wanted.pop("ignore_end", False):
+        if "end_tokens" in wanted:
+            raise ConfigError("--ignore-end and --end-token exclude each other; give one.")
+        wanted["end_tokens"] = ()
     if wanted.get("top_logprobs"):
         wanted["logprobs"] = True
     if "logit_bias" in wanted:

@@ -15,7 +15,7 @@ from draftproof import cost
 from draftproof.records import Generation, Interval, Machine
 from draftproof.report import bench_summary, certificate, charts, summary
 from draftproof.report.bench_summary import short
-from draftproof.report.terminal import cost_coefficient, ledger_rows, verdict
+from draftproof.report.terminal import cost_coefficient, endings, ledger_rows, verdict
 from draftproof.results import (
     AnyResult,
     BenchResult,
@@ -104,8 +104,14 @@ def _run(result: RunResult) -> Section:
     if c is not None:
         rows.append(["c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}"])
     section.tables.append(rows)
+    if result.samples:
+        section.facts.append(f"the table is of text 1 of {1 + len(result.samples)}")
+    section.facts += endings(generation)
     if result.pieces:
         section.texts.append({"prompt": recipe.prompt, "pieces": _pieces(generation, result.pieces, result.guesses)})
+    for made in result.samples:
+        about = f"sample {made.sample}, {made.counts.acceptance_rate or 0:.0%} of guesses accepted"
+        section.texts.append({"prompt": recipe.prompt, "pieces": [Piece(made.text, "plain", about)]})
     return section
 
 

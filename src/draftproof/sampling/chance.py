@@ -98,12 +98,10 @@ class SeededChance:
         return torch.from_numpy((raw >> np.uint64(11)).view(np.int64))
 
     def _roughly(self, position: int, width: int) -> Tensor:
-        """The noise, -log(-log u), in float32: from u where that is small, else from 1 - u; float32 is finest at 0."""
+        """The noise in float32: the inner logarithm is taken in float64, as float32 would lose what is near 1."""
         bits = self._bits.setdefault((position, width), self._draw_bits)
-        low, high = (bits.float() + 0.5) * _ULP, ((1 << 53) - 1 - bits).float().add_(0.5).mul_(_ULP)
-        rest = 1 - high
-        waits = torch.where(rest < 1, -rest.log() * high / (1 - rest), high)  # -log1p(-high); torch's takes far longer
-        return -torch.where(low < 0.5, -low.log(), waits).log()
+        waits = bits.double().add_(0.5).mul_(_ULP).log_().neg_()
+        return waits.float().log_().neg_()
 
     def _uniform(self) -> float:
         """The next number in [0, 1)."""

@@ -116,7 +116,8 @@ class RowSampler:
         if self._ahead is None:
             self._ahead = RowSampler(self._options, self._chance, width=self._width, device=self._device)
             self._ahead._processors, self._ahead._is_ahead = clone(self._processors), True
-        self._ahead._custom = clone(self._custom)
+        if self._custom:
+            self._ahead._custom = clone(self._custom)
         return self._ahead
 
     def _scores(self, row: Tensor, history: Sequence[int]) -> Tensor:
