@@ -84,6 +84,19 @@ def test_logits_processors_are_served_at_every_position(model, size):
     assert (hook.generation.counts.acceptance_rate == 1) is (size == 0)
 
 
+@pytest.mark.parametrize("size", [0.0, 0.2])
+def test_nobody_is_asked_about_what_stands_behind_an_end_token(model, size):
+    end = plain(model, max_new_tokens=40)[0, 12].item()
+
+    def allowed(batch, ids):
+        assert end not in ids[4:].tolist()
+        return list(range(300))
+
+    options = {"max_new_tokens": 40, "eos_token_id": end, "prefix_allowed_tokens_fn": allowed}
+    hook = custom_generate(noisy(model, size), k=5)
+    assert torch.equal(plain(model, **options, custom_generate=hook), plain(model, **options))
+
+
 def test_sampling_follows_torchs_seed_and_coupled_text_does_not_depend_on_the_draft(model):
     def sample(seed, draft, k, verify="coupled"):
         torch.manual_seed(seed)

@@ -139,6 +139,16 @@ def test_blanks_are_limited_unless_the_schema_says_otherwise(target):
         assert not re.search(r"\s", made.text)
 
 
+@pytest.mark.parametrize("k", [0, 3])
+def test_an_end_token_that_is_also_text_ends_only_what_is_complete(target, k):
+    speculator = Speculator(target, noisy(target, 0.3), k=k, tokenizer=TOKENIZER, draft_tokenizer=TOKENIZER)
+    for seed in range(6):
+        options = {"regex": "[a-c]{3,5}", "end_tokens": ord("b"), "temperature": 1.5, "seed": seed}
+        made = speculator.generate("x", **options)
+        assert made.stop == ord("b")
+        assert re.fullmatch("[ac]{3,5}", made.text)
+
+
 def test_what_is_missing_is_said(target, monkeypatch):
     with pytest.raises(ConfigError, match="need a tokenizer"):
         Speculator(target, k=0).generate([5], regex="a")

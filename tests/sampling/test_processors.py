@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
@@ -236,8 +237,77 @@ def counting_on_itself():
     return count_up
 
 
+def counting_by_a_built_in_method():
+    seen: list[int] = []
+    add = seen.append
+
+    def count_up(input_ids, scores):
+        add(1)
+        scores[0, len(seen)] += 50
+        return scores
+
+    return count_up
+
+
+class Base(LogitsProcessor):
+    def __init__(self):
+        self.calls = 0
+        self.step = super().__init__  # any bound method
+        self.first = Base.__call__.__get__(self)
+
+    def __call__(self, input_ids, scores):
+        self.calls += 1
+        scores[0, self.calls] += 50
+        return scores
+
+
+class Overriding(Base):
+    """Calls what it overrides, through a bound method that it keeps."""
+
+    def __call__(self, input_ids, scores):
+        return self.first(input_ids, scores)
+
+
+def counting_in_a_cache():
+    seen = []
+
+    @functools.lru_cache
+    def place(length):
+        seen.append(length)
+        return len(seen)
+
+    def count_up(input_ids, scores):
+        scores[0, place(input_ids.shape[1])] += 50
+        return scores
+
+    return count_up
+
+
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, input_ids, scores):
+        self.calls += 1
+        scores[0, int(self.calls)] += 50
+        return scores
+
+
+MAKES = [
+    counting_function,
+    deep_counting,
+    Holding,
+    counting_on_itself,
+    counting_by_a_built_in_method,
+    Overriding,
+    counting_in_a_cache,
+    Module,
+]
+
+
 @pytest.mark.parametrize("rule", [{}, {"temperature": 0.01}, {"temperature": 0.01, "verify": "block"}])
-@pytest.mark.parametrize("make", [counting_function, deep_counting, Holding, counting_on_itself])
+@pytest.mark.parametrize("make", MAKES)
 def test_state_is_copied_wherever_it_lies(model, make, rule):
     processor = make()
     for _ in range(2):  # the user's own object does not move
@@ -262,6 +332,30 @@ def test_processors_that_share_a_state_go_on_sharing_it(model):
         made = Speculator(model, noisy(model, 0.1), k=k).generate(PROMPT, max_new_tokens=20, processors=[first, second])
         assert made.tokens == tuple(range(1, 21))
     assert shared == [0]
+
+
+def test_views_of_one_tensor_stay_views_of_one():
+    base = torch.zeros(5)
+    view = base[:2]
+    first, second = clone([
+        functools.partial(lambda t, i, s: t.add_(1), view),
+        functools.partial(lambda t, i, s: t, base),
+    ])
+    first(None, None)
+    assert second(None, None).tolist() == [1, 1, 0, 0, 0]
+    assert base.tolist() == [0] * 5
+
+
+def test_a_class_that_keeps_its_state_in_a_closure_is_refused(model):
+    state = [0]
+
+    class Leaking:
+        def __call__(self, input_ids, scores):
+            state[0] += 1
+            return scores
+
+    with pytest.raises(ConfigError, match=r"'Leaking' cannot be copied \(Leaking.__call__ closes over a list"):
+        Speculator(model, model, k=2).generate(PROMPT, processors=[Leaking()])
 
 
 @pytest.mark.parametrize(
@@ -290,13 +384,16 @@ def test_what_happens_only_on_guesses_does_not_reach_the_text(rule):
     pair = Speculator(chain_model(target), chain_model(draft), k=2)
     options = {"max_new_tokens": 8} if rule == "greedy" else {"temperature": 1.0, "top_p": 0.99, "verify": rule}
 
-    def fails_behind_7(input_ids, scores):
-        if input_ids[0, -1] == 7:
-            raise KeyError("never")
-        return scores
+    def raising(scores):
+        raise KeyError("never")
 
-    made = pair.generate([1], processors=[fails_behind_7], seed=1, **{"max_new_tokens": 8, **options})
-    assert made.tokens == (3,) * 8
+    for fault in (raising, lambda scores: None, lambda scores: scores[:, :5], lambda scores: scores * float("nan")):
+
+        def fails_behind_7(input_ids, scores, fault=fault):
+            return fault(scores) if input_ids[0, -1] == 7 else scores
+
+        made = pair.generate([1], processors=[fails_behind_7], seed=1, **{"max_new_tokens": 8, **options})
+        assert made.tokens == (3,) * 8
     bad_words = [(7, i) for i in range(12)]
     assert pair.generate([1], bad_words=bad_words, seed=1, **{"max_new_tokens": 8, **options}).tokens == (3,) * 8
 
@@ -314,6 +411,30 @@ def test_a_token_that_the_draft_does_not_know_is_not_guessed_on(model, rule):
     options = {} if rule == "greedy" else {"temperature": 1.0, "verify": rule, "seed": 2}
     made = Speculator(model, small, k=3).generate(PROMPT, max_new_tokens=8, processors=[force], **options)
     assert made.tokens[::2] == (290,) * 4
+
+
+@pytest.mark.parametrize("rule", ["coupled", "ratio", "block"])
+@pytest.mark.parametrize("k", [0, 2])
+def test_scores_that_become_infinite_are_an_error_that_says_so(model, rule, k):
+    def explode(input_ids, scores):
+        scores[0, 7] = torch.inf
+        return scores
+
+    with pytest.raises(EngineError, match="scores are infinite once the options have transformed them"):
+        Speculator(model, model, k=k).generate(PROMPT, temperature=0.8, verify=rule, processors=[explode])
+
+
+@pytest.mark.parametrize("rule", ["coupled", "ratio", "block"])
+def test_plain_decoding_asks_once_a_token_under_every_rule_and_lets_errors_through(model, rule):
+    CALLS.clear()
+    Speculator(model, k=0).generate(PROMPT, temperature=1.0, verify=rule, max_new_tokens=12, processors=[Counting()])
+    assert len([name for name, _ in CALLS if name == "copy of original"]) == 12
+
+    def mine(input_ids, scores):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        Speculator(model, model, k=3).generate(PROMPT, temperature=1.0, verify=rule, processors=[mine])
 
 
 @pytest.mark.parametrize("rule", ["greedy", "ratio"])

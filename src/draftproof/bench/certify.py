@@ -68,7 +68,7 @@ class LawSampler:
     """A sampler whose rows are laws already."""
 
     untouched = False
-    stateless = False
+    keeps_state = False
 
     def __init__(self, rule: Rule, chance: EveryChance) -> None:
         self.rule = rule

@@ -92,6 +92,12 @@ def read_options(given: dict[str, Any]) -> Options:
         raise ConfigError(re.sub(rf"\b({names})\b", lambda found: _SWITCHES[found[0]][0], str(error))) from None
 
 
+def in_switches(message: str) -> str:
+    """Return an error's text with the option that it begins with as it is called on the command line."""
+    names = "|".join(sorted(_SWITCHES, key=len, reverse=True))
+    return re.sub(rf"^({names})\b", lambda found: _SWITCHES[found[0]][0], message)
+
+
 def _bias(text: str) -> tuple[int, float]:
     token, _, bias = text.partition("=")
     try:

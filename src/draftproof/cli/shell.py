@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def errors_in_one_line() -> Iterator[Console]:
     try:
         yield progress
     except DraftproofError as error:
-        leave(str(error), error.exit_code)
+        leave(in_switches(str(error)), error.exit_code)
     except KeyboardInterrupt:
         leave("interrupted", INTERRUPTED)
     except BrokenPipeError:

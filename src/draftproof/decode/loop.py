@@ -89,7 +89,8 @@ class Decoding:
         entered = self._clock.now()
         self._waited_s += entered - self._left
 
-        self._spoiled = self._sampler is not None and not self._sampler.stateless
+        sampler = self._sampler
+        self._spoiled = sampler is not None and (sampler.rule in ("ratio", "block") or sampler.keeps_state)
         k = max(0, min(self._k, self._stop.remaining - 1))
         proposal = self._proposer.propose(self._sequence, k) if self._proposer and k else Proposal(())
         drafted = self._clock.now()

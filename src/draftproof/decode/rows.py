@@ -49,14 +49,16 @@ class Rows:
 
     def law_ahead(self, i: int) -> Any:
         """As `law`, for a row that may turn out to stand behind a guess that fails."""
+        if i == 0:
+            return self._law(self._sampler, i)  # this one is text, whatever is kept
         if self._ahead is None:
             self._ahead = self._sampler.look_ahead()
         return self._law(self._ahead, i)
 
     def settle(self, accepted: int) -> None:
         """Tell the sampler which of the rows that were looked at became text: the first `accepted` + 1."""
-        if self._ahead is not self._sampler:
-            for i in range(accepted + 1):
+        if self._sampler.keeps_state:
+            for i in range(1, accepted + 1):
                 self._law(self._sampler, i)
 
     def _law(self, sampler: Sampler, i: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -95,12 +96,13 @@ class CustomGenerate:
             device=model.device,
             custom=clone(logits_processor),
         )
+        ends = _end_tokens(generation_config)
         decoding = Decoding(
             target,
             prompt,
-            proposer=Draft(ModelSession(self.draft), target.width, sampler),
+            proposer=Draft(ModelSession(self.draft), target.width, sampler, ends),
             k=self.k,
-            stop=_Criteria(input_ids, stopping_criteria, generation_config.max_length - len(prompt)),
+            stop=_Criteria(input_ids, stopping_criteria, generation_config.max_length - len(prompt), ends),
             clock=DeviceClock(str(model.device), str(self.draft.device)),
             sampler=sampler,
             seed=seed,
@@ -124,10 +126,13 @@ class CustomGenerate:
 class _Criteria:
     """transformers' stopping criteria as a stop rule: they see the text grow one token at a time."""
 
-    def __init__(self, prompt: torch.Tensor, criteria: StoppingCriteriaList, limit: int) -> None:
+    def __init__(
+        self, prompt: torch.Tensor, criteria: StoppingCriteriaList, limit: int, end_tokens: Collection[int]
+    ) -> None:
         self._ids = prompt
         self._criteria = criteria
         self._remaining = limit
+        self._end_tokens = end_tokens
         self.text = ""
         self.reason: FinishReason | None = None
         self.match: int | str | None = None
@@ -144,10 +149,15 @@ class _Criteria:
         return self.reason is not None
 
     def ends(self, token: int) -> bool:
-        return False  # criteria tell only when they have seen the text
+        return token in self._end_tokens
 
     def cancel(self) -> None:
         self.reason = self.reason or "cancelled"
+
+
+def _end_tokens(config: GenerationConfig) -> frozenset[int]:
+    ends = config.eos_token_id
+    return frozenset() if ends is None else frozenset([ends] if isinstance(ends, int) else ends)
 
 
 _SERVED = {"attention_mask", "cache", "past_key_values", "use_cache", "logits_to_keep", "cache_position"}

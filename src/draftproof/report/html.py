@@ -230,6 +230,9 @@ def _certify(result: CertifyResult) -> Section:
     section = Section("The law of sampled text")
     if result.target is not None:
         section.title += f": {short(result.target)} with {short(result.draft or '')}, k = {result.k}"
+    if result.options is not None:
+        options = result.options
+        section.facts.append(f"temperature {options.temperature:g}, seed {options.seed}, after {result.prompt!r}")
     section.verdicts += certificate.certificate(result)
     section.tables += certificate.certificate_rows(result)
     section.facts += list(result.notes)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 import types
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_SHARED = (type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, nn.Module, PreTrainedTokenizerBase)
+_SHARED = (type, types.ModuleType, types.CodeType, PreTrainedModel, PreTrainedTokenizerBase)
 """What has no state that a request could change, or is too large to copy: models and tokenizers stay shared."""
+_CONSTANT = (int, float, complex, str, bytes, type(None), types.FunctionType, *_SHARED)
 
 
 def copy_together(things: list[Any]) -> list[Any]:
     """Return copies of all things; what several of them share, their copies share too.
 
     Unlike `copy.deepcopy`, functions are copied with their closures, defaults and attributes, also where they lie deep
-    inside; what a module's globals hold stays shared. Raises whatever pickling raises for what cannot be copied.
+    inside. What globals and classes hold stays shared. Raises whatever pickling raises for what cannot be copied, and
+    `TypeError` for objects whose class keeps a state in a closure.
     """
     buffer = io.BytesIO()
     copier = _Copier(buffer)
@@ -34,19 +36,30 @@ class _Copier(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer, protocol=5)
         self.kept: list[Any] = []
+        self._memo: dict[int, Any] = {}
         self._places: dict[int, int] = {}
         self._globals: set[int] = set()
 
     def persistent_id(self, thing: Any) -> int | None:
+        if id(thing) in self._places:
+            return self._places[id(thing)]
+        if isinstance(thing, type):
+            _check_class(thing)
         if isinstance(thing, _SHARED) or id(thing) in self._globals:
             return self._keep(thing, thing)
-        if isinstance(thing, Tensor) or (hasattr(type(thing), "__deepcopy__") and id(thing) not in self._places):
-            return self._keep(thing, copy.deepcopy(thing))
-        return self._places.get(id(thing))
+        if hasattr(type(thing), "__deepcopy__") and not isinstance(thing, _Cached):
+            return self._keep(thing, copy.deepcopy(thing, self._memo))
+        return None
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, types.CellType):
             return types.CellType, ()  # the functions that have it fill it: it may hold one of them
+        if isinstance(thing, types.MethodType):  # pickling would look it up by name, and find what overrides it
+            return types.MethodType, (thing.__func__, thing.__self__)
+        if isinstance(thing, types.BuiltinMethodType) and not isinstance(thing.__self__, types.ModuleType | None):
+            return getattr, (thing.__self__, thing.__name__)
+        if isinstance(thing, _Cached) and "<locals>" in thing.__qualname__:
+            return _cached, (thing.cache_parameters(), thing.__wrapped__)
         if isinstance(thing, types.FunctionType):
             self._globals.add(id(thing.__globals__))
             closure = thing.__closure__ or ()
@@ -56,9 +69,8 @@ class _Copier(pickle.Pickler):
         return NotImplemented
 
     def _keep(self, thing: Any, given: Any) -> int:
-        if id(thing) not in self._places:
-            self._places[id(thing)] = len(self.kept)
-            self.kept += [given, thing]  # the original too, so that no other object gets its id meanwhile
+        self._places[id(thing)] = len(self.kept)
+        self.kept += [given, thing]  # the original too, so that no other object gets its id meanwhile
         return self._places[id(thing)]
 
 
@@ -69,6 +81,23 @@ class _Reader(pickle.Unpickler):
 
     def persistent_load(self, place: Any) -> Any:
         return self._kept[place]
+
+
+_Cached = functools._lru_cache_wrapper
+
+
+def _cached(parameters: dict[str, Any], function: Any) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _check_class(kind: type) -> None:
+    """Raise `TypeError` for a class whose methods close over something that can change: classes are not copied."""
+    for name, method in vars(kind).items():
+        for cell in getattr(method, "__closure__", None) or ():
+            content = _content(cell)
+            parts = content if isinstance(content, tuple | frozenset) else (content,)
+            if not all(isinstance(part, _CONSTANT) for part in parts):
+                raise TypeError(f"{kind.__name__}.{name} closes over a {type(content).__name__}; keep it in the object")
 
 
 class _Empty:

@@ -52,6 +52,8 @@ class Grammar:
         else:
             bits = torch.frombuffer(bytearray(mask), dtype=torch.uint8)
             allowed = (bits[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).flatten()[: scores.shape[-1]].bool()
+            if not self._matcher.is_accepting():
+                allowed[self._ends] = False  # an end token may be a piece of text to the grammar; here it would end it
         return scores.masked_fill(~allowed.to(scores.device), -torch.inf)
 
     def __deepcopy__(self, memo: Any) -> Grammar:

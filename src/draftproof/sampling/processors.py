@@ -93,10 +93,12 @@ def checked(processor: Processor, ids: Tensor, scores: Tensor, *, ahead: bool = 
         raise EngineError(f"the logits processor {_name(processor)!r} failed on guesses: {_why(error)}") from error
     if not isinstance(made, Tensor) or list(made.shape) != shape:
         what = f"a tensor of shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
-        raise ConfigError(f"the logits processor {_name(processor)!r} returned {what}; it must return scores, {shape}.")
-    if not broken and made.isnan().any():
-        raise ConfigError(f"the logits processor {_name(processor)!r} returned scores that are not numbers (NaN).")
-    return made
+    elif not broken and made.isnan().any():
+        what = "scores that are not numbers (NaN)"
+    else:
+        return made
+    failed = EngineError if ahead else ConfigError
+    raise failed(f"the logits processor {_name(processor)!r} returned {what}; it must return scores, {shape}.")
 
 
 def _name(processor: Processor) -> str:

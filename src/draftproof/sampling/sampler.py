@@ -30,8 +30,8 @@ class Sampler(Protocol):
         ...
 
     @property
-    def stateless(self) -> bool:
-        """Whether asking twice gives the same answer: nothing is drawn in turn, and no processor keeps a state."""
+    def keeps_state(self) -> bool:
+        """Whether every position of the text has to be asked about once, and in order."""
         ...
 
     @property
@@ -94,21 +94,22 @@ class RowSampler:
         return scores if self.rule != "coupled" else self._chance.noisy(scores, len(history))
 
     def law(self, row: Tensor, history: Sequence[int]) -> Tensor:
-        law = law_of(self._scores(row, history))
+        scores = self._scores(row, history)
+        law = law_of(scores)
         if law[0].isnan():  # one broken logit breaks the whole law
-            raise self._broken(row)
+            raise self._broken(row, scores)
         return law
 
     def token(self, row: Tensor, history: Sequence[int]) -> int:
         scores = self._scores(row, history)
         best = float(scores.max())
-        if best != best or best == -torch.inf:
-            raise self._broken(row)
+        if best != best or best == -torch.inf or (best == torch.inf and self.rule != "greedy"):
+            raise self._broken(row, scores)
         return int(scores.argmax()) if self.rule == "greedy" else self._chance.couple(scores, len(history))
 
     @property
-    def stateless(self) -> bool:
-        return self.rule in ("greedy", "coupled") and not self._custom
+    def keeps_state(self) -> bool:
+        return bool(self._custom)
 
     def look_ahead(self) -> RowSampler:
         if not (self._processors or self._custom):
@@ -138,11 +139,13 @@ class RowSampler:
             scores = batch[0]
         return scores
 
-    def _broken(self, row: Tensor) -> EngineError:
+    def _broken(self, row: Tensor, scores: Tensor) -> EngineError:
         if row.isnan().any() or row.max() == torch.inf:
             return EngineError(
                 "logits are not numbers (NaN or infinite); try another number format, or check the weights."
             )
+        if scores.isnan().any() or scores.max() == torch.inf:
+            return EngineError("scores are infinite once the options have transformed them; look at the processors.")
         asked = ("bad_words", "logit_bias", "min_new_tokens", "json_schema", "regex")
         names = [name for name in asked if getattr(self._options, name)] + ["processors"] * bool(self._custom)
         return EngineError(f"the options rule out every token here; loosen {' or '.join(names) or 'them'}.")
