@@ -43,6 +43,14 @@ def test_every_arm_writes_the_same_text_as_often_as_asked(loaded):
         assert len({tuple(r.proposed for r in g.rounds) for g in cell.generations}) == 1, "repeats must count alike"
 
 
+def test_samples_without_a_seed_are_drawn_alike_by_all_arms(loaded):
+    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20, temperature=0.8), repeats=2)
+    plain, *others = cells
+    assert all(cell.identical for cell in others)
+    assert plain.generations[0].seed is not None
+    assert plain.generations[0].tokens != plain.generations[1].tokens
+
+
 def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
     target, draft = loaded
     before = draft.model.generation_config.to_dict(), target.model.generation_config.to_dict()

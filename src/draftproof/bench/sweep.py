@@ -52,6 +52,7 @@ def measure(
     cell and does not stop the others.
     """
     assert arms[0].draft is None
+    options = options.seeded()
     order = list(range(len(arms)))
     random.Random(f"{workload.name} {prompt}").shuffle(order)
     first = crc32(f"{workload.name} {prompt}".encode())  # texts of different prompts share no stream of chance
