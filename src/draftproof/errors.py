@@ -18,6 +18,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def first_line(error: BaseException) -> str:
+    """Return what somebody else's error says, in one line; its kind, if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class DraftproofError(Exception):
     """Base of every error that draftproof raises on purpose."""
 

@@ -18,7 +18,8 @@ from draftproof.errors import ConfigError
 Rule = Literal["greedy", "ratio", "block", "coupled"]
 RULES: tuple[Rule, ...] = ("ratio", "block", "coupled")
 """How guesses are judged when the temperature is above 0; at 0 the rule is `greedy`."""
-
+DRAWING: tuple[Rule, ...] = ("ratio", "block")
+"""The rules that draw in turn, so that plain decoding writes another text from the same law."""
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "max_new_tokens": (1, math.inf),
@@ -121,8 +122,7 @@ class Options:
             )
         settle(self, "stop", (self.stop,) if isinstance(self.stop, str) else _texts("stop", self.stop))
         if self.end_tokens is not None:
-            ends: Any = self.end_tokens
-            settle(self, "end_tokens", _ids("end_tokens", (ends,) if isinstance(ends, int) else ends))
+            settle(self, "end_tokens", _ids("end_tokens", self.end_tokens))
         settle(self, "logit_bias", _biases(self.logit_bias))
         words = (self.bad_words,) if isinstance(self.bad_words, str) else _list("bad_words", self.bad_words)
         settle(self, "bad_words", tuple(w if isinstance(w, str) else _ids("bad_words", w) for w in words))
@@ -168,7 +168,7 @@ class Options:
     @property
     def same_text(self) -> bool:
         """Whether the text is the same, token for token, with any draft and with none."""
-        return self.rule in ("greedy", "coupled")
+        return self.rule not in DRAWING
 
     def describe(self) -> str:
         """Say in words what is not as by default; empty if everything is, or if it cannot matter to greedy text."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from draftproof.decode.divergence import same_text
 from draftproof.engines.local import Chunk, Speculator, Stream
+from draftproof.engines.request import seeded_as
 from draftproof.options import Options
 from draftproof.records import Divergence, Generation
 
@@ -134,11 +135,6 @@ def prove(
         return plain
     wanted = seeded_as(speculative, options)
     return speculator.generate(prompt, wanted, k=0, sample=speculative.sample)
-
-
-def seeded_as(generation: Generation, options: Options | None) -> Options:
-    """Return the options with the seed that a text was written with."""
-    return Options.of(options, **({} if generation.seed is None else {"seed": generation.seed}))
 
 
 def compare(

@@ -25,15 +25,19 @@ if TYPE_CHECKING:
 PROMPT = "Once upon a time"
 
 
-@with_options(max_new_tokens=4, temperature=0.7, seed=0, verify=None, without=("logprobs", "top_logprobs"))
+USUAL: dict[str, Any] = {"max_new_tokens": 4, "temperature": 0.7, "seed": 0}
+K, SAMPLES = 3, 500
+
+
+@with_options(**USUAL, verify=None, without=("logprobs", "top_logprobs"))
 def certify(
     *,
     target: Annotated[str | None, typer.Option(help="Your target, to be sampled too; without one: the walk.")] = None,
     draft: Annotated[str | None, typer.Option(help="Your draft.")] = None,
-    k: Annotated[int, typer.Option(help="Guesses a round, in the samples; the walk takes 0 to 3.")] = 3,
+    k: Annotated[int, typer.Option(help="Guesses a round, in the samples; the walk takes 0 to 3.")] = K,
     prompt: Annotated[str, typer.Option(help="What every sample continues.")] = PROMPT,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
-    samples: Annotated[int, typer.Option(help="Texts on each side.")] = 500,
+    samples: Annotated[int, typer.Option(help="Texts on each side.")] = SAMPLES,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
@@ -55,8 +59,8 @@ def certify(
             raise ConfigError("--temperature is 0, where nothing is random: use draftproof run, which compares texts.")
         if (target is None) != (draft is None):
             raise ConfigError("--target and --draft belong together; give both, or neither for the walk alone.")
-        usual = Options(max_new_tokens=4, temperature=0.7, seed=0, verify=wanted.verify)
-        if target is None and (wanted != usual or (k, prompt, chat, samples) != (3, PROMPT, False, 500)):
+        usual = Options(**USUAL, verify=wanted.verify)
+        if target is None and (wanted != usual or (k, prompt, chat, samples) != (K, PROMPT, False, SAMPLES)):
             raise ConfigError("options of the samples were given, and no pair to sample; add --target and --draft.")
         shell.check_counts(k=k, samples=samples)
         if k > MAX_K:

@@ -88,14 +88,17 @@ def read_options(given: dict[str, Any]) -> Options:
     try:
         return Options(**wanted)
     except ConfigError as error:
-        names = "|".join(sorted(_SWITCHES, key=len, reverse=True))
-        raise ConfigError(re.sub(rf"\b({names})\b", lambda found: _SWITCHES[found[0]][0], str(error))) from None
+        raise ConfigError(_in_switches(str(error), r"\b")) from None
 
 
 def in_switches(message: str) -> str:
     """Return an error's text with the option that it begins with as it is called on the command line."""
+    return _in_switches(message, "^")
+
+
+def _in_switches(message: str, before: str) -> str:
     names = "|".join(sorted(_SWITCHES, key=len, reverse=True))
-    return re.sub(rf"^({names})\b", lambda found: _SWITCHES[found[0]][0], message)
+    return re.sub(rf"{before}({names})\b", lambda found: _SWITCHES[found[0]][0], message)
 
 
 def _bias(text: str) -> tuple[int, float]:

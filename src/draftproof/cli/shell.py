@@ -15,6 +15,7 @@ import typer
 
 from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
+from draftproof.options import DRAWING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,7 +165,7 @@ def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compar
 
     found = first_divergence(pairs)
     rule = pairs[0].speculative.verify
-    if rule in ("ratio", "block"):
+    if rule in DRAWING:
         out.print(
             f"texts: not compared, as plain decoding draws another one under the {rule} rule (draftproof certify is "
             "about its law); speeds are for a token",

@@ -12,6 +12,7 @@ from draftproof.decode.rows import Rows, logprobs_of
 from draftproof.errors import EngineError
 from draftproof.exchange import Proposal, Verdict
 from draftproof.models.session import Session
+from draftproof.options import DRAWING
 from draftproof.propose.base import Proposer
 from draftproof.records import FinishReason, Generation, Round, Seconds, count
 from draftproof.sampling.sampler import Sampler
@@ -90,7 +91,7 @@ class Decoding:
         self._waited_s += entered - self._left
 
         sampler = self._sampler
-        self._spoiled = sampler is not None and (sampler.rule in ("ratio", "block") or sampler.keeps_state)
+        self._spoiled = sampler is not None and (sampler.rule in DRAWING or sampler.keeps_state)
         k = max(0, min(self._k, self._stop.remaining - 1))
         proposal = self._proposer.propose(self._sequence, k) if self._proposer and k else Proposal(())
         drafted = self._clock.now()
@@ -101,7 +102,7 @@ class Decoding:
         if proposal.fault:
             self._faults[proposal.fault] = None
         allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
-        logprobs = () if self._logprobs is None else logprobs_of(logits, allowed, self._logprobs)
+        logprobs = None if self._logprobs is None else logprobs_of(logits, allowed, self._logprobs)
         kept: list[int] = []
         try:
             for token in allowed:
@@ -121,7 +122,7 @@ class Decoding:
                 draft_s=drafted - entered,
                 target_s=verified - drafted,
                 overhead_s=self._left - verified,
-                logprobs=None if self._logprobs is None else logprobs[: len(kept)],
+                logprobs=None if logprobs is None else logprobs[: len(kept)],
             )
             self._rounds.append(done)
             self._spoiled = False

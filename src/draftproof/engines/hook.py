@@ -18,7 +18,7 @@ from transformers.generation import (
 
 from draftproof.clock import DeviceClock
 from draftproof.decode.loop import Decoding
-from draftproof.engines.local import check_k
+from draftproof.engines.request import check_k
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.session import ModelSession, check_cache
 from draftproof.models.tokens import compare_vocabularies

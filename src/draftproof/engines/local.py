@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.engines.opening import check_numerics, open_model, settle_numerics
-from draftproof.engines.request import end_tokens_for, sampler_of, stop_of
+from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded
 from draftproof.models.session import ModelSession
 from draftproof.models.tokens import compare_vocabularies, encode
 from draftproof.options import Options
 from draftproof.propose.draft import Draft
-from draftproof.records import MAX_K, Divergence, Generation, Round
+from draftproof.records import Divergence, Generation, Round
 from draftproof.sampling.processors import Processor
 
 
@@ -231,35 +231,48 @@ class Speculator:
         options: Options | None = None,
         *,
         chat: bool = False,
+        k: int | None = None,
+        bare: bool = False,
         check: bool = False,
-        **settings: Any,
+        sample: int = 0,
+        processors: Sequence[Processor] = (),
+        **changes: Any,
     ) -> Generation:
-        """Write after `prompt` and return the record; options and settings are those of `stream`.
+        """Write after `prompt` and return the record; all but `check` is as in `stream`.
 
         With `check`, plain decoding writes the text again, and a difference raises `DivergenceError`. Greedy and
         coupled texts can be checked; under the other rules plain decoding draws another text from the same law.
         """
         ids = self.encode(prompt, chat=chat)
-        given = {name: settings.pop(name) for name in ("k", "bare", "sample", "processors") if name in settings}
-        wanted = Options.of(options, **settings).seeded()
+        wanted = Options.of(options, **changes).seeded()
         if check and not wanted.same_text:
             raise ConfigError(
                 f"check compares texts, and under verify={wanted.verify!r} plain decoding draws another one; "
                 "choose verify='coupled', or prove the law with draftproof certify."
             )
-        generation = finish(self.stream(ids, wanted, **given))
+        generation = finish(self.stream(ids, wanted, k=k, bare=bare, sample=sample, processors=processors))
         if not check:
             return generation
         shape = self.numerics.shape
         unpadded = shape is not None and generation.k >= shape
-        plain = finish(self.stream(ids, wanted, **{**given, "k": 0, "bare": unpadded}))
+        plain = finish(self.stream(ids, wanted, k=0, bare=unpadded, sample=sample, processors=processors))
         if not same_text(generation, plain):
-            found = self.attribute(ids, generation, plain, wanted, given.get("processors", ()))
+            found = self.attribute(ids, generation, plain, wanted, processors)
             raise DivergenceError(describe(found, self.target))
         return replace(generation, identical=True)
 
     def samples(
-        self, prompt: str | Sequence[int], n: int, options: Options | None = None, **settings: Any
+        self,
+        prompt: str | Sequence[int],
+        n: int,
+        options: Options | None = None,
+        *,
+        chat: bool = False,
+        k: int | None = None,
+        bare: bool = False,
+        check: bool = False,
+        processors: Sequence[Processor] = (),
+        **changes: Any,
     ) -> list[Generation]:
         """Write `n` texts after `prompt`, each from its own stream of chance; the rest is as in `generate`.
 
@@ -267,11 +280,11 @@ class Speculator:
         """
         if not isinstance(n, int) or n < 1:
             raise ConfigError(f"n is {n!r}; it must be a whole number, at least 1.")
-        if "sample" in settings:
+        if "sample" in changes:
             raise ConfigError("samples() numbers its samples from 0; for one of them use generate(…, sample=i).")
-        names = [one.name for one in fields(Options)]
-        wanted = Options.of(options, **{name: settings.pop(name) for name in names if name in settings}).seeded()
-        return [self.generate(prompt, wanted, sample=i, **settings) for i in range(n)]
+        wanted = Options.of(options, **changes).seeded()
+        given: dict[str, Any] = {"chat": chat, "k": k, "bare": bare, "check": check, "processors": processors}
+        return [self.generate(prompt, wanted, sample=i, **given) for i in range(n)]
 
     def attribute(
         self,
@@ -287,7 +300,7 @@ class Speculator:
             widest = max(len(r.proposed) for made in (speculative, plain) for r in made.rounds)
             referee = self._session(self.numerics.shape or widest + 1)
         session = self._target_session
-        wanted = Options.of(options, **({} if speculative.seed is None else {"seed": speculative.seed}))
+        wanted = seeded_as(speculative, options)
         sampler = sampler_of(self.target, session.width, wanted, len(prompt), speculative.sample, processors)
         return attribute(session, prompt, speculative, plain, referee, sampler.scores_with_noise)
 
@@ -311,10 +324,3 @@ def finish(stream: Stream) -> Generation:
     for _ in stream:
         pass
     return stream.generation
-
-
-def check_k(k: int) -> int:
-    """Return `k` if it is in range; raise `ConfigError` if not."""
-    if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= MAX_K:
-        raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
-    return k

@@ -9,9 +9,17 @@ from draftproof.errors import ConfigError
 from draftproof.models.load import Loaded
 from draftproof.models.tokens import TextStream
 from draftproof.options import Options
+from draftproof.records import MAX_K, Generation
 from draftproof.sampling.chance import SeededChance
-from draftproof.sampling.processors import Processor, clone, processors_of
+from draftproof.sampling.processors import Processor, check_ids, clone, processors_of
 from draftproof.sampling.sampler import RowSampler
+
+
+def check_k(k: int) -> int:
+    """Return `k` if it is in range; raise `ConfigError` if not."""
+    if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= MAX_K:
+        raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
+    return k
 
 
 def end_tokens_for(target: Loaded, options: Options) -> Collection[int]:
@@ -30,8 +38,7 @@ def sampler_of(
     """Return what turns the target's rows into tokens; it works on copies of `processors`. Raises `ConfigError`."""
     if not isinstance(sample, int) or isinstance(sample, bool) or not 0 <= sample < 2**32:
         raise ConfigError(f"sample is {sample!r}; it must be a whole number, at least 0 and below 2**32.")
-    if (ends := options.end_tokens) and max(ends) >= width:
-        raise ConfigError(f"end_tokens names token id {max(ends)}; the target's ids lie between 0 and {width - 1}.")
+    check_ids("end_tokens", options.end_tokens or (), width)
     device = target.placement.device
     own = processors_of(
         options,
@@ -43,6 +50,11 @@ def sampler_of(
     )
     chance = SeededChance(options.seed or 0, sample)
     return RowSampler(options, chance, width=width, device=device, processors=own, custom=clone(processors))
+
+
+def seeded_as(generation: Generation, options: Options | None) -> Options:
+    """Return the options with the seed that a text was written with."""
+    return Options.of(options, **({} if generation.seed is None else {"seed": generation.seed}))
 
 
 def stop_of(target: Loaded, prompt: Sequence[int], options: Options, window: int | None) -> Stop:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadError, MissingExtraError
+from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadError, MissingExtraError, first_line
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import DTYPES, place
 from draftproof.models.quantise import check_weights, quantise
@@ -324,4 +324,4 @@ def _refuse_random_weights(name: str, info: dict[str, Any]) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    return first_line(error)[:300]

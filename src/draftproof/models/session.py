@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from transformers import PreTrainedModel
 
-from draftproof.errors import CacheError, ConfigError
+from draftproof.errors import CacheError, ConfigError, first_line
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.runner import NativeRunner, Runner, TransformersRunner
 from draftproof.models.windows import attention_windows
@@ -248,7 +248,7 @@ def sample_of(model: PreTrainedModel) -> Sample:
     try:
         return Sample(ids, model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float())
     except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
-        raise CacheError(f"{model.config.model_type!r} cannot be run: {_why(error)}") from error
+        raise CacheError(f"{model.config.model_type!r} cannot be run: {first_line(error)}") from error
 
 
 @torch.inference_mode()
@@ -283,7 +283,7 @@ def check_cache(model: PreTrainedModel) -> None:
     except CacheError:
         raise
     except Exception as error:
-        raise CacheError(f"{name} does not work with a position-addressed cache: {_why(error)}") from error
+        raise CacheError(f"{name} does not work with a position-addressed cache: {first_line(error)}") from error
     if not same:
         raise CacheError(
             f"{name} gives other logits when it reads a text in pieces than in one pass, "
@@ -293,7 +293,3 @@ def check_cache(model: PreTrainedModel) -> None:
 
 def _is_quantised(model: PreTrainedModel) -> bool:
     return hasattr(getattr(model.get_output_embeddings(), "weight", None), "qdata")
-
-
-def _why(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,6 +9,7 @@ from typing import Any
 from draftproof.errors import EngineError
 from draftproof.exchange import Proposal
 from draftproof.models.session import Session
+from draftproof.options import DRAWING
 from draftproof.sampling.sampler import Sampler
 
 _FAULT = "the draft gave non-finite logits, so it guessed less; try another --draft-dtype"
@@ -59,7 +60,7 @@ class Draft:
 
     def _sample(self, sequence: Sequence[int], count: int, sampler: Sampler) -> Proposal:
         text = list(sequence)
-        laws: list[Any] | None = [] if sampler.rule in ("ratio", "block") else None
+        laws: list[Any] | None = [] if sampler.rule in DRAWING else None
         passes, fault = 0, None
         while passes < count and not (passes and text[-1] in self._end_tokens):
             if text[-1] >= self.session.width:

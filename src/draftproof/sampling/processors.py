@@ -15,7 +15,7 @@ from transformers.generation import (
     SequenceBiasLogitsProcessor,
 )
 
-from draftproof.errors import ConfigError, EngineError
+from draftproof.errors import ConfigError, EngineError, first_line
 from draftproof.options import Options
 from draftproof.sampling.copies import copy_together
 from draftproof.sampling.grammar import Grammar
@@ -56,7 +56,7 @@ def processors_of(
     found: list[Any] = []
     ends = sorted(end_tokens)
     if options.logit_bias:
-        _check_ids("logit_bias", [token for token, _ in options.logit_bias], width)
+        check_ids("logit_bias", [token for token, _ in options.logit_bias], width)
         found.append(SequenceBiasLogitsProcessor({(token,): bias for token, bias in options.logit_bias}))
     if options.repetition_penalty != 1:
         found.append(RepetitionPenaltyLogitsProcessor(float(options.repetition_penalty)))
@@ -64,7 +64,7 @@ def processors_of(
         found.append(CountPenalties(prompt_tokens, options.presence_penalty, options.frequency_penalty))
     if options.bad_words:
         words = [w for word in options.bad_words for w in _spellings(word, tokenizer)]
-        _check_ids("bad_words", [token for word in words for token in word], width)
+        check_ids("bad_words", [token for word in words for token in word], width)
         if ending := [word for word in words if len(word) == 1 and word[0] in ends]:
             raise ConfigError(
                 f"bad_words names {ending[0][0]}, which is an end token; use min_new_tokens, or end_tokens without it."
@@ -90,7 +90,9 @@ def checked(processor: Processor, ids: Tensor, scores: Tensor, *, ahead: bool = 
     except Exception as error:
         if not ahead:
             raise
-        raise EngineError(f"the logits processor {_name(processor)!r} failed on guesses: {_why(error)}") from error
+        raise EngineError(
+            f"the logits processor {_name(processor)!r} failed on guesses: {first_line(error)}"
+        ) from error
     if not isinstance(made, Tensor) or list(made.shape) != shape:
         what = f"a tensor of shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
     elif not broken and made.isnan().any():
@@ -113,8 +115,8 @@ def clone(processors: Sequence[Processor]) -> list[Processor]:
         return copy_together(list(processors))
     except Exception as error:
         raise ConfigError(
-            f"the logits processor {_culprit(processors)!r} cannot be copied ({_why(error)}), so it cannot look ahead "
-            "over guesses; give it a __deepcopy__, or keep what cannot be copied outside of it."
+            f"the logits processor {_culprit(processors)!r} cannot be copied ({first_line(error)}), so it cannot look "
+            "ahead over guesses; give it a __deepcopy__, or keep what cannot be copied outside of it."
         ) from error
 
 
@@ -127,10 +129,6 @@ def _culprit(processors: Sequence[Processor]) -> str:
     return _name(processors[0])
 
 
-def _why(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
 def _spellings(word: str | tuple[int, ...], tokenizer: Any) -> list[list[int]]:
     """The token ids of a bad word, as it begins a text and as it follows a space."""
     if not isinstance(word, str):
@@ -141,6 +139,7 @@ def _spellings(word: str | tuple[int, ...], tokenizer: Any) -> list[list[int]]:
     return [list(s) for s in dict.fromkeys(tuple(s) for s in spellings)]
 
 
-def _check_ids(option: str, ids: Collection[int], width: int) -> None:
+def check_ids(option: str, ids: Collection[int], width: int) -> None:
+    """Raise `ConfigError` if an option names a token id beyond the target's `width` logits."""
     if ids and max(ids) >= width:
         raise ConfigError(f"{option} names token id {max(ids)}; the target's ids lie between 0 and {width - 1}.")

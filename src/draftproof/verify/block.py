@@ -20,9 +20,11 @@ def judge(proposal: Proposal, law_at: Callable[[int], Any], chance: Chance) -> V
     """
     count = len(proposal.tokens)
     p: list[Any] = [law_at(0)]
+    q: list[Any] = []
     weight: list[Any] = [1]  # the paper's p_i: how much more than the draft's the target's law of the prefix is, capped
     for i, guess in enumerate(proposal.tokens):
-        weight.append(at_most_one(weight[i] * p[i][guess], proposal.law(i, like=p[i])[guess]))
+        q.append(proposal.law(i, like=p[i]))
+        weight.append(at_most_one(weight[i] * p[i][guess], q[i][guess]))
         if not weight[-1] > 0:
             break
         if i + 1 < count:
@@ -36,10 +38,10 @@ def judge(proposal: Proposal, law_at: Callable[[int], Any], chance: Chance) -> V
             if chance.accept(weight[i]):
                 return Verdict(i, chance.draw(law_at(i)))
         elif weight[i] > 0:
-            excess = p[i] * weight[i] - proposal.law(i, like=p[i])
-            if chance.accept(_passes(weight[i], excess.clip(0).sum())):
-                return Verdict(i, chance.draw(residual(p[i] * weight[i], proposal.law(i, like=p[i]))))
-    return Verdict(0, chance.draw(residual(p[0], proposal.law(0, like=p[0])) if count else p[0]))
+            weighed = p[i] * weight[i]
+            if chance.accept(_passes(weight[i], (weighed - q[i]).clip(0).sum())):
+                return Verdict(i, chance.draw(residual(weighed, q[i])))
+    return Verdict(0, chance.draw(residual(p[0], q[0]) if count else p[0]))
 
 
 def _passes(weight: Any, excess: Any) -> Any:
