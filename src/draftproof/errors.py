@@ -23,6 +23,11 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def brief(error: BaseException) -> str:
+    """Return the first line of somebody else's error, cut where it goes on for ever."""
+    return first_line(error)[:300]
+
+
 class DraftproofError(Exception):
     """Base of every error that draftproof raises on purpose."""
 
