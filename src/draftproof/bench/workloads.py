@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import ConfigError
+from draftproof.reading import read_text
 from draftproof.results import Workload
 
 BUILT_IN = Path(__file__).with_name("workloads.jsonl")
@@ -21,10 +22,7 @@ def read_workloads(path: Path = BUILT_IN, limit: int | None = None) -> tuple[Wor
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be at least 1.")
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the workloads in {str(path)!r}: {error}.") from error
+    lines = read_text(path, "the workloads in").split("\n")
     found: dict[tuple[str, bool], list[str]] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -14,6 +14,7 @@ from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError, ResultError
 from draftproof.options import Options
+from draftproof.reading import STANDARD, read_text
 from draftproof.records import MAX_K
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def bench(
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="File for everything measured; an unfinished one is resumed."),
+        typer.Option(
+            "--json", help="File for everything measured (- is standard output); an unfinished one is resumed."
+        ),
     ] = None,
     options: dict[str, Any],
 ) -> None:
@@ -100,9 +103,13 @@ def bench(
         with shell.interruptible(lambda: None) as interrupted:
             for measured in _measured(progress, speculator, result, json_file):
                 result = measured
-        _print(result)
+        if json_file == STANDARD:
+            shell.write_json(result, json_file)
+        _print(result, shell.results_console(json_file))
         if interrupted:
-            hint = f"; run the same command to go on from {str(json_file)!r}" if json_file else ""
+            hint = (
+                f"; run the same command to go on from {str(json_file)!r}" if json_file not in (None, STANDARD) else ""
+            )
             progress.print(f"interrupted: the figures above are of what was finished{hint}", markup=False)
             raise typer.Exit(shell.INTERRUPTED)
         if any(c.identical is False for c in result.cells) or not any(c.generations for c in result.cells):
@@ -148,15 +155,14 @@ def _measured(
                 on_repeat=advance,
             )
             result = replace(result, cells=(*result.cells, *cells), peers=(*result.peers, *peer_cells))
-            shell.write_json(result, json_file)
+            if json_file != STANDARD:
+                shell.write_json(result, json_file)
             yield result
 
 
-def _print(result: BenchResult) -> None:
+def _print(result: BenchResult, out: Console) -> None:
     from draftproof.report import bench_summary, tables
-    from draftproof.report.terminal import console
 
-    out = console()
     rows = bench_summary.bench_rows(result.cells)
     if not rows:
         out.print("nothing was measured", style="bold")
@@ -186,9 +192,9 @@ def _resumed(blank: BenchResult, json_file: Path | None) -> BenchResult:
     """Return what an unfinished file holds, if it holds the same bench on the same machine."""
     from draftproof.results import BenchResult, from_json
 
-    if json_file is None or not json_file.exists():
+    if json_file is None or json_file == STANDARD or not json_file.exists():
         return blank
-    old = from_json(json_file.read_text(encoding="utf-8"))
+    old = from_json(read_text(json_file, "--json", ResultError))
     same = (
         isinstance(old, BenchResult)
         and replace(old, cells=(), peers=(), notes=blank.notes, created=blank.created, draftproof=blank.draftproof)

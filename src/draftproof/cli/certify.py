@@ -45,7 +45,7 @@ def certify(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything found to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     options: dict[str, Any],
 ) -> None:
     """Prove that sampled text follows the target's law: walk every outcome of small models, then sample your pair.
@@ -67,11 +67,10 @@ def certify(
             raise ConfigError(f"--k is {k}; it must be at most {MAX_K}.")
         shell.check_json(json_file)
         from draftproof.report import certificate
-        from draftproof.report.terminal import console
         from draftproof.results import CertifyResult, read_machine
 
         rows = _walk(progress, rules)
-        out = console()
+        out = shell.results_console(json_file)
         out.print(certificate.law_table(rows))
         tests: list[TwoSamples] = []
         interrupted: list[str] = []

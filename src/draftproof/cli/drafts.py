@@ -27,7 +27,7 @@ def drafts(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     options: dict[str, Any],
 ) -> None:
     """Compare drafts: how often right, how cheap, how fast at one k and each at its own best k."""
@@ -45,7 +45,6 @@ def drafts(
         loaded = shell.load_model(progress, target, weights=weights, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
-        from draftproof.report.terminal import console
         from draftproof.results import DraftsResult, read_machine
         from draftproof.results.trust import doubt_machine
 
@@ -85,7 +84,7 @@ def drafts(
             notes=tuple(notes),
         )
         shell.write_json(result, json_file)
-        out = console()
+        out = shell.results_console(json_file)
         out.print(tables.facts_table(result.facts))
         out.print(tables.bench_table(f"all at k = {k}", bench_summary.bench_rows(cells), by="draft"))
         if best_cells:

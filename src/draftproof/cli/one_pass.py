@@ -16,7 +16,7 @@ def one_pass(
     cut: Annotated[int, typer.Option(help="Tokens taken off the end for the second pass.")] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
 ) -> None:
     """Show the prediction after every prefix from a single pass, and check that a shorter text changes none of them."""
     with shell.errors_in_one_line() as progress:
@@ -24,7 +24,6 @@ def one_pass(
         loaded = shell.load_model(progress, model, device=device, dtype=dtype)
         from draftproof.bench.one_pass import one_pass as measure
         from draftproof.report.tables import one_pass_table
-        from draftproof.report.terminal import console
         from draftproof.results import OnePassResult, read_machine
 
         passes = [measure(loaded, text, cut)]
@@ -35,7 +34,7 @@ def one_pass(
             passes.append(measure(exact, text, cut))
         result = OnePassResult(machine=read_machine(), model=model, text=text, cut=cut, passes=tuple(passes))
         shell.write_json(result, json_file)
-        out = console()
+        out = shell.results_console(json_file)
         out.print(one_pass_table(passes[0]))
         for found in passes:
             same = "every prediction is the same" if found.same_tokens else "some predictions differ"

@@ -13,6 +13,7 @@ import typer
 
 from draftproof.errors import ConfigError
 from draftproof.options import Options
+from draftproof.reading import read_text
 
 _PANEL = "Options of the request"
 _SWITCHES: dict[str, tuple[str, Any, str]] = {
@@ -81,7 +82,7 @@ def read_options(given: dict[str, Any]) -> Options:
     if "logit_bias" in wanted:
         wanted["logit_bias"] = tuple(_bias(text) for text in wanted["logit_bias"])
     if "json_schema" in wanted:
-        wanted["json_schema"] = _text_of(wanted["json_schema"])
+        wanted["json_schema"] = read_text(wanted["json_schema"], "--json-schema")
     for name in ("stop", "end_tokens", "bad_words"):
         if name in wanted:
             wanted[name] = tuple(wanted[name])
@@ -89,6 +90,15 @@ def read_options(given: dict[str, Any]) -> Options:
         return Options(**wanted)
     except ConfigError as error:
         raise ConfigError(_in_switches(str(error), r"\b")) from None
+
+
+def doubt_escapes(stop: Sequence[str]) -> list[str]:
+    """Say which stop strings hold a backslash where a line break or a tab may have been meant."""
+    return [
+        f"--stop '{text}' holds a backslash and a letter, taken as they are; a line break is $'\\n' in bash and zsh"
+        for text in stop
+        if re.search(r"\\[ntr]", text)
+    ]
 
 
 def in_switches(message: str) -> str:
@@ -107,10 +117,3 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token), float(bias)
     except ValueError:
         raise ConfigError(f"--logit-bias is {text!r}; give ID=BIAS, such as 1234=-5.") from None
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read --json-schema {str(path)!r}: {error}.") from error

@@ -25,7 +25,7 @@ def precondition(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
 ) -> None:
     """Time one target pass over 1, 2, … 32 new tokens: if they cost about the same, speculation can pay here."""
     with shell.errors_in_one_line() as progress:
@@ -44,7 +44,6 @@ def precondition(
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
         from draftproof.report import summary, tables
-        from draftproof.report.terminal import console
         from draftproof.results import PassTimes, PreconditionResult, read_machine, trust
 
         subjects = [
@@ -68,7 +67,7 @@ def precondition(
             machine=read_machine(), context=context, sweeps=sweeps, passes=passes, notes=tuple(warnings)
         )
         shell.write_json(result, json_file)
-        out = console()
+        out = shell.results_console(json_file)
         for times in passes:
             out.print(tables.pass_table(times))
             if times.role == "target":

@@ -9,6 +9,7 @@ import typer
 
 from draftproof.cli import shell
 from draftproof.errors import ResultError
+from draftproof.reading import read_text
 
 
 def report(
@@ -25,11 +26,11 @@ def report(
         loaded = []
         for path in results:
             try:
-                loaded.append((path.name, from_json(path.read_text(encoding="utf-8"))))
-            except (OSError, UnicodeDecodeError) as error:
-                raise ResultError(f"cannot read {str(path)!r}: {error}.") from error
+                text = read_text(path, error=ResultError)
+                loaded.append((path.name, from_json(text)))
             except ResultError as error:
-                raise ResultError(f"{str(path)!r}: {error}") from error
+                named = str(error) if str(path) in str(error) else f"{str(path)!r}: {error}"
+                raise ResultError(named) from error
         from draftproof.report.html import page
 
         output.write_text(page(loaded), encoding="utf-8")

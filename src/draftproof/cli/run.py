@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import read_options, with_options
-from draftproof.errors import ConfigError
+from draftproof.cli.options import doubt_escapes, read_options, with_options
+from draftproof.cli.prompts import read_prompt
+from draftproof.reading import STANDARD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,10 @@ def run(
     draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
     revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
     draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
+    text_file: Annotated[
+        Path | None, typer.Option("--text", help="File for the text alone (- is standard output, and nothing else).")
+    ] = None,
     check: Annotated[bool, typer.Option(help="Write the text plainly too, compare, and time both.")] = True,
     repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 1,
     options: dict[str, Any],
@@ -56,8 +59,8 @@ def run(
     with shell.errors_in_one_line() as progress:
         wanted = read_options(options)
         shell.check_counts(repeats=repeats, n=n)
-        text = _read_prompt(prompt, prompt_file)
-        shell.check_json(json_file)
+        text = read_prompt(prompt, prompt_file)
+        shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe
 
         speculator = shell.load(
@@ -92,10 +95,12 @@ def run(
             target_window=speculator.target_window,
             draft_window=speculator.draft_window,
         )
-        _run(progress, speculator, recipe, json_file)
+        _run(progress, speculator, recipe, json_file, text_file)
 
 
-def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None) -> None:
+def _run(
+    progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None, text_file: Path | None
+) -> None:
     from dataclasses import replace
 
     from draftproof.bench.race import PLAIN, SPECULATIVE, compare, duel, judge_pair
@@ -108,11 +113,13 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
     options = recipe.options.seeded()
     race = duel(speculator, ids, options, plain=recipe.check)
     samples: list[Generation] = []
+    aside = json_file == STANDARD
     with shell.interruptible(race.cancel) as interrupted:
-        shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
-    shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
+        shell.show((chunk.text for arm, chunk in race if arm == SPECULATIVE), aside=aside)
+    shell.show([race.streams[SPECULATIVE].readable(), "" if text_file == STANDARD else "\n\n"], aside=aside)
 
     generation = race.streams[SPECULATIVE].generation
+    shell.write_text(generation.text, text_file)
     plain = race.streams[PLAIN].generation if recipe.check else None
     pairs: list[Pair] = []
     compared = None
@@ -120,12 +127,12 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
         pairs.append(judge_pair(speculator, ids, generation, plain, options))
     for i in range(1, 1 if interrupted else recipe.n):
         race = duel(speculator, ids, options, plain=recipe.check, sample=i)
-        shell.show([f"--- text {i + 1} of {recipe.n}\n"])
+        shell.show([f"--- text {i + 1} of {recipe.n}\n"], aside=aside)
         with shell.interruptible(race.cancel) as interrupted:
-            shell.show(chunk.text for arm, chunk in race if arm == SPECULATIVE)
+            shell.show((chunk.text for arm, chunk in race if arm == SPECULATIVE), aside=aside)
         made = race.streams[SPECULATIVE].generation
         samples.append(made)
-        shell.show([race.streams[SPECULATIVE].readable(), "\n\n"])
+        shell.show([race.streams[SPECULATIVE].readable(), "\n\n"], aside=aside)
         if interrupted:
             break
         if recipe.check:
@@ -140,7 +147,7 @@ def _run(progress: Console, speculator: Speculator, recipe: Recipe, json_file: P
 
     result = _result(speculator, recipe, ids, generation, plain, compared, pairs, samples)
     shell.write_json(result, json_file)
-    out = terminal.console()
+    out = shell.results_console(json_file, text_file)
     out.print(terminal.ledger(generation, plain))
     if samples:
         out.print(f"the table is of text 1; what is said of all {1 + len(samples)} texts stands below", style="dim")
@@ -187,6 +194,7 @@ def _result(
         placements.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")
     if recipe.n > 1 and generation.seed is None:
         placements.insert(0, f"temperature is 0 (greedy), so all {recipe.n} texts are the same")
+    placements = [*doubt_escapes(recipe.options.stop), *placements]
     if recipe.draft_placement is not None:
         placements.append(f"draft on {recipe.draft_placement.reason}")
     return RunResult(
@@ -203,18 +211,3 @@ def _result(
         pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )
-
-
-def _read_prompt(prompt: str | None, prompt_file: Path | None) -> str:
-    if prompt is not None and prompt_file is not None:
-        raise ConfigError("--prompt and --prompt-file exclude each other; give one.")
-    if prompt is not None:
-        return prompt
-    if prompt_file is not None:
-        try:
-            return prompt_file.read_text(encoding="utf-8").removesuffix("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read --prompt-file {str(prompt_file)!r}: {error}.") from error
-    if sys.stdin.isatty():
-        raise ConfigError("no prompt; give --prompt, --prompt-file, or text on standard input.")
-    return sys.stdin.read().removesuffix("\n")

@@ -16,6 +16,7 @@ import typer
 from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
 from draftproof.options import DRAWING
+from draftproof.reading import STANDARD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,18 +81,56 @@ def check_counts(**counts: int) -> None:
 
 def check_json(path: Path | None) -> None:
     """Raise `ResultError` if a result could not be written there, before anything is measured."""
-    if path is not None:
+    if path is not None and path != STANDARD:
         from draftproof.results import check_writable
 
         check_writable(path)
 
 
 def write_json(result: AnyResult, path: Path | None) -> None:
-    """Write the result, if a file was asked for."""
-    if path is not None:
+    """Write the result, if a file was asked for; `-` is standard output."""
+    if path == STANDARD:
+        from draftproof.results import to_json
+
+        speak_utf8()
+        show([to_json(result), "\n"])
+    elif path is not None:
         from draftproof.results import write
 
         write(result, path)
+
+
+def check_outputs(json_file: Path | None, text_file: Path | None, n: int) -> None:
+    """Raise a `DraftproofError` if the result or the text of a run could not be written there, before anything runs."""
+    if json_file is not None and json_file == text_file:
+        raise ConfigError("--json and --text name the same place; give two.")
+    if text_file is not None and n > 1:
+        raise ConfigError(f"--text takes one text and --n asks for {n}; use --json, which holds them all.")
+    for path in (json_file, text_file):
+        check_json(path)
+    if text_file == STANDARD:
+        speak_utf8()
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Write a text alone, if a file was asked for; on standard output it stands already."""
+    if path is not None and path != STANDARD:
+        from draftproof.results import write_text as write_file
+
+        write_file(text, path)
+
+
+def speak_utf8() -> None:
+    """Let standard output carry UTF-8 whatever the locale, and lines as they are."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="")
+
+
+def results_console(*files: Path | None) -> Console:
+    """Return the console for what a person reads: standard error, where one of `files` is standard output."""
+    from draftproof.report.terminal import console
+
+    return console(errors=STANDARD in files)
 
 
 @contextmanager
@@ -107,6 +146,7 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
 WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
 NUMERICS_HELP = "fast, fixed (the same bits on and off) or auto; compiled passes are always fixed."
+JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 
 
@@ -147,11 +187,12 @@ def tell_placements(out: Console, result: AnyResult) -> None:
             out.print(f"note: {role} on {placement.reason}", style="dim", markup=False)
 
 
-def show(pieces: Iterable[str]) -> None:
-    """Write text as it comes; on a terminal, control characters are shown instead of obeyed."""
+def show(pieces: Iterable[str], *, aside: bool = False) -> None:
+    """Write text as it comes, or to standard error if `aside`; terminals are shown control characters, not given."""
+    out = sys.stderr if aside else sys.stdout
     for piece in pieces:
-        sys.stdout.write(piece.translate(_VISIBLE) if sys.stdout.isatty() else piece)
-        sys.stdout.flush()
+        out.write(piece.translate(_VISIBLE) if out.isatty() else piece)
+        out.flush()
 
 
 _VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x2421}

@@ -69,14 +69,18 @@ def check_writable(path: Path) -> None:
 
 def write(result: AnyResult, path: Path) -> None:
     """Write the result to `path`; an older file there stays whole until the new one is. Raises `ResultError`."""
+    write_text(to_json(result) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write `text` as UTF-8, as `write` does. Raises `ResultError`."""
     path = path.resolve()
-    text = to_json(result) + "\n"
     try:
         if _is_special(path):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text.encode())
             return
         part = path.with_name(path.name + ".part")
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(text.encode())
         part.replace(path)
     except OSError as error:
         raise ResultError(f"cannot write {str(path)!r}: {error.strerror}") from error
