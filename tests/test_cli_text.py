@@ -102,3 +102,36 @@ def test_a_backslash_in_a_stop_string_is_taken_as_it_is_with_a_note(pair):
     for stop, noted in (("\\n", True), ("\n", False)):
         notes = json.loads(run(pair, "--prompt", TEXT, "--stop", stop, "--json", "-").stdout)["notes"]
         assert any("a line break is $'\\n' in bash" in note for note in notes) is noted
+
+
+TURNS = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "é"}]}]
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_chat_takes_a_file_of_messages_and_records_them(pair, tmp_path, end):
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(TURNS if not end else {"messages": TURNS, "continue_final_message": True}))
+    results = [
+        run(pair, *arguments, "--json", "-", input=file.read_bytes())
+        for arguments in (["--chat", file], [file, "--chat"], ["--chat", "-"])
+    ]
+    recipe = json.loads(results[0].stdout)["recipe"]
+    assert [m["content"] for m in recipe["messages"]] == ["be", "é"]
+    assert recipe["prompt"] == "system: be|user: é" + "|" * (not end)
+    assert recipe["continue_final_message"] is end
+    again = from_json(results[0].stdout)
+    assert again.recipe.messages == tuple(recipe["messages"])
+    assert len({json.loads(r.stdout)["text"] for r in results}) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["talk.json"], "stands alone"),
+        (["--chat", "talk.json", "--prompt", "x"], "leave out --prompt"),
+        (["--chat", "nowhere.json"], "cannot read the messages in 'nowhere.json'"),
+    ],
+)
+def test_files_of_messages_that_cannot_be_meant_are_refused(pair, arguments, says):
+    out = run(pair, *arguments)
+    assert (out.exit_code, says in out.output) == (2, True), out.output

@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 
-from draftproof import Speculator
+from draftproof import ConfigError, Speculator
 from draftproof.testing import byte_tokenizer, chain_model, noisy, random_model
 
 
@@ -102,3 +102,37 @@ def test_the_global_random_state_and_the_models_configs_are_left_alone(model):
     Speculator(model, model, k=3).generate([5, 9, 7], max_new_tokens=20)
     assert torch.equal(state, torch.get_rng_state())
     assert before == model.config.to_dict() | model.generation_config.to_dict()
+
+
+def test_a_conversation_is_written_after_by_every_way_of_asking(model):
+    tokenizer = byte_tokenizer(added=[f"<{i}>" for i in range(44)])
+    tools = "{% for t in tools or [] %}{{ t.name }}{% endfor %}"
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}" + tools
+    speculator = Speculator(model, noisy(model, 0.1), k=3, tokenizer=tokenizer, draft_tokenizer=tokenizer)
+    talk = {
+        "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
+        "tools": [{"name": "f"}],
+        "max_new_tokens": 9,
+    }
+    made = speculator.generate(**talk, check=True)
+    stream = speculator.stream(**talk)
+    assert "".join(chunk.text for chunk in stream) == made.text
+    assert made.tokens == stream.generation.tokens
+    assert [g.tokens for g in speculator.samples(**talk, n=2)] == [made.tokens] * 2
+    assert speculator.generate(list(b"system:s|user:u|f"), max_new_tokens=9).tokens == made.tokens
+    rest = speculator.encode(messages=talk["messages"], continue_final_message=True)
+    assert rest == list(b"system:s|user:u")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({}, "no prompt"),
+        ({"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, "whole prompt"),
+        ({"chat": True, "messages": [{"role": "user", "content": "x"}]}, "whole prompt"),
+        ({"prompt": "x", "tools": []}, "belong to a conversation"),
+    ],
+)
+def test_a_request_names_one_thing_to_continue(model, asked, says):
+    with pytest.raises(ConfigError, match=says):
+        Speculator(model, tokenizer=byte_tokenizer()).generate(**asked)

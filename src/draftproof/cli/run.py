@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from draftproof.cli import shell
 from draftproof.cli.options import doubt_escapes, read_options, with_options
-from draftproof.cli.prompts import read_prompt
+from draftproof.cli.prompts import CHAT_HELP, MESSAGES_HELP, read_messages, read_prompt, render
 from draftproof.reading import STANDARD
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def run(
     prompt_file: Annotated[
         Path | None, typer.Option(help="File with the prompt (one final newline is dropped).")
     ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
+    chat: Annotated[bool, typer.Option("--chat", help=CHAT_HELP)] = False,
+    messages_file: Annotated[Path | None, typer.Argument(metavar="[MESSAGES]", help=MESSAGES_HELP)] = None,
     n: Annotated[int, typer.Option(help="Texts to write, each from its own stream of chance.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
@@ -59,7 +61,8 @@ def run(
     with shell.errors_in_one_line() as progress:
         wanted = read_options(options)
         shell.check_counts(repeats=repeats, n=n)
-        text = read_prompt(prompt, prompt_file)
+        talk = read_messages(chat, messages_file, prompt, prompt_file)
+        text = "" if talk else read_prompt(prompt, prompt_file)
         shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe
 
@@ -84,7 +87,7 @@ def run(
             target=target,
             draft=draft,
             k=k,
-            prompt=text,
+            prompt=render(speculator.target.tokenizer, talk) if talk else text,
             chat=chat,
             options=wanted,
             n=n,
@@ -94,6 +97,7 @@ def run(
             draft_placement=None if speculator.draft is None else speculator.draft.placement,
             target_window=speculator.target_window,
             draft_window=speculator.draft_window,
+            **({} if talk is None else asdict(talk)),
         )
         _run(progress, speculator, recipe, json_file, text_file)
 
@@ -107,7 +111,11 @@ def _run(
     from draftproof.report import terminal
     from draftproof.results.speedup import speedup
 
-    ids = speculator.encode(recipe.prompt, chat=recipe.chat)
+    if recipe.messages is None:
+        ids = speculator.encode(recipe.prompt, chat=recipe.chat)
+    else:
+        tail = recipe.continue_final_message
+        ids = speculator.encode(messages=recipe.messages, tools=recipe.tools, continue_final_message=tail)
     with progress.status("warming up"):
         speculator.warm_up(len(ids))
     options = recipe.options.seeded()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.engines.opening import check_numerics, open_model, settle_numerics
+from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded
 from draftproof.models.session import ModelSession
-from draftproof.models.tokens import compare_vocabularies, encode
+from draftproof.models.tokens import compare_vocabularies
 from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import Divergence, Generation, Round
@@ -154,31 +155,28 @@ class Speculator:
         """Most tokens the draft will read, or None without a draft or a limit."""
         return None if self._draft_session is None else self._draft_session.window
 
-    def encode(self, prompt: str | Sequence[int], *, chat: bool = False) -> list[int]:
-        """Return the prompt's token ids; ids are checked against the target's range. Raises `ConfigError`."""
-        if isinstance(prompt, str):
-            if self.target.tokenizer is None:
-                raise ConfigError(
-                    "this Speculator has no tokenizer; pass tokenizer=…, or give the prompt as token ids."
-                )
-            return encode(self.target.tokenizer, prompt, chat=chat)
-        if chat:
-            raise ConfigError("a chat prompt must be text; token ids are taken as they are.")
-        ids = [int(i) for i in prompt]
-        if any(i != given for i, given in zip(ids, prompt, strict=True)):
-            raise ConfigError("the prompt holds numbers that are not whole; give token ids.")
-        if not ids:
-            raise ConfigError("the prompt holds no tokens; give at least one.")
-        if bad := next((i for i in ids if not 0 <= i < self._target_session.width), None):
-            raise ConfigError(f"token id {bad} is outside the target's range 0..{self._target_session.width - 1}.")
-        return ids
+    def encode(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        chat: bool = False,
+        messages: Messages | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
+    ) -> list[int]:
+        """Return the ids of what a request continues, as in `stream`. Raises `ConfigError`."""
+        talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
+        return prompt_ids(self.target.tokenizer, self._target_session.width, prompt, chat=chat, **talk)
 
     def stream(
         self,
-        prompt: str | Sequence[int],
+        prompt: str | Sequence[int] | None = None,
         options: Options | None = None,
         *,
         chat: bool = False,
+        messages: Messages | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
         k: int | None = None,
         bare: bool = False,
         sample: int = 0,
@@ -186,6 +184,10 @@ class Speculator:
         **changes: Any,
     ) -> Stream:
         """Write after `prompt`, round by round.
+
+        `prompt` is text (with `chat`, a user's message) or token ids. Instead of it, `messages` are a conversation as
+        OpenAI's interface writes it, put through the target's chat template with `tools`; the answer is written, or
+        with `continue_final_message` the rest of the last message.
 
         Options are given as an `Options`, by name (`temperature=0.7, stop=["\\n"]`), or both. The text also ends where
         the target's window does. `k` overrides the number of guesses a round; 0 writes plainly. `sample` says which of
@@ -196,7 +198,8 @@ class Speculator:
         here.
         """
         wanted = Options.of(options, **changes).seeded()
-        ids = self.encode(prompt, chat=chat)
+        talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
+        ids = self.encode(prompt, chat=chat, **talk)
         session = self._plain_session if k == 0 else self._target_session
         k = self.k if k is None else check_k(k)
         if self.numerics.shape is not None:
@@ -227,10 +230,13 @@ class Speculator:
 
     def generate(
         self,
-        prompt: str | Sequence[int],
+        prompt: str | Sequence[int] | None = None,
         options: Options | None = None,
         *,
         chat: bool = False,
+        messages: Messages | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
         k: int | None = None,
         bare: bool = False,
         check: bool = False,
@@ -243,7 +249,8 @@ class Speculator:
         With `check`, plain decoding writes the text again, and a difference raises `DivergenceError`. Greedy and
         coupled texts can be checked; under the other rules plain decoding draws another text from the same law.
         """
-        ids = self.encode(prompt, chat=chat)
+        talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
+        ids = self.encode(prompt, chat=chat, **talk)
         wanted = Options.of(options, **changes).seeded()
         if check and not wanted.same_text:
             raise ConfigError(
@@ -263,11 +270,14 @@ class Speculator:
 
     def samples(
         self,
-        prompt: str | Sequence[int],
-        n: int,
+        prompt: str | Sequence[int] | None = None,
+        n: int = 1,
         options: Options | None = None,
         *,
         chat: bool = False,
+        messages: Messages | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
         k: int | None = None,
         bare: bool = False,
         check: bool = False,
@@ -283,8 +293,10 @@ class Speculator:
         if "sample" in changes:
             raise ConfigError("samples() numbers its samples from 0; for one of them use generate(…, sample=i).")
         wanted = Options.of(options, **changes).seeded()
-        given: dict[str, Any] = {"chat": chat, "k": k, "bare": bare, "check": check, "processors": processors}
-        return [self.generate(prompt, wanted, sample=i, **given) for i in range(n)]
+        talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
+        ids = self.encode(prompt, chat=chat, **talk)
+        given: dict[str, Any] = {"k": k, "bare": bare, "check": check, "processors": processors}
+        return [self.generate(ids, wanted, sample=i, **given) for i in range(n)]
 
     def attribute(
         self,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
 from draftproof.errors import ConfigError, PairError
+from draftproof.models.template import render
 
 CONTEXT = 16
 """Tokens before the new ones that are decoded with them, so that spaces and split characters come out right."""
@@ -26,22 +25,22 @@ def encode(tokenizer: Any, prompt: str, *, chat: bool = False) -> list[int]:
     except UnicodeEncodeError as error:
         raise ConfigError(f"the prompt is not valid UTF-8 (at character {error.start}); give it as text.") from error
     if chat:
-        if not tokenizer.chat_template:
-            raise ConfigError("this tokenizer has no chat template; write without one, or choose an instruct model.")
-        if not prompt.strip():
+        if tokenizer.chat_template and not prompt.strip():
             raise ConfigError("the chat message is empty; give some text.")
-        turns = [{"role": "user", "content": prompt}]
-        try:
-            text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        except TemplateError as error:
-            raise ConfigError(f"the model's chat template refuses this message: {error}.") from error
-        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    else:
-        ids = tokenizer(prompt, verbose=False)["input_ids"]
-        if not ids and tokenizer.bos_token_id is not None:
-            ids = [tokenizer.bos_token_id]
+        return encode_text(tokenizer, render(tokenizer, [{"role": "user", "content": prompt}]))
+    ids = tokenizer(prompt, verbose=False)["input_ids"]
+    if not ids and tokenizer.bos_token_id is not None:
+        ids = [tokenizer.bos_token_id]
     if not ids:
         raise ConfigError("the prompt is empty and this tokenizer has no start token; give some text.")
+    return [int(i) for i in ids]
+
+
+def encode_text(tokenizer: Any, text: str) -> list[int]:
+    """Return the ids of a text that a chat template wrote: special tokens stand in it. Raises `ConfigError`."""
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    if not ids:
+        raise ConfigError("the model's chat template wrote nothing; give some text.")
     return [int(i) for i in ids]
 
 

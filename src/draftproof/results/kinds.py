@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal
 
 from draftproof.options import Options
 from draftproof.records import Divergence, Generation, Interval, Machine, Placement
@@ -50,6 +50,10 @@ class Recipe:
     """The same for the draft, as lowered by an option."""
     n: int = 1
     """Texts that were asked for, each from its own stream of chance."""
+    messages: tuple[dict[str, Any], ...] | None = None
+    """The conversation that was asked for, if one was; `prompt` then is what the chat template made of it."""
+    tools: tuple[dict[str, Any], ...] | None = None
+    continue_final_message: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
