@@ -13,7 +13,7 @@ from draftproof.clock import Clock, DeviceClock
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
-from draftproof.engines.opening import check_numerics, open_model, settle_numerics
+from draftproof.engines.opening import check_numerics, open_model, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.errors import ConfigError, DivergenceError
@@ -318,17 +318,9 @@ class Speculator:
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
-        for session, widths in ((self._target_session, (self.k + 1, 1)), (self._draft_session, (2, 1))):
-            if session is not None:
-                for width in widths * repeats:
-                    text = [0] * (prompt_tokens + width)
-                    if session.window is not None:
-                        text = text[: session.window]
-                    session.reset()
-                    if len(text) > width:
-                        session.read(text[:-width])
-                    session.read(text, last=min(width, len(text)))
-                session.reset()
+        warm_up(self._target_session, (self.k + 1, 1), prompt_tokens, repeats)
+        if self._draft_session is not None:
+            warm_up(self._draft_session, (2, 1), prompt_tokens, repeats)
 
 
 def finish(stream: Stream) -> Generation:

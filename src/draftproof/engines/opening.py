@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import check_cache
+from draftproof.models.session import ModelSession, check_cache
 from draftproof.records import Numerics, Placement
 
 NUMERICS = ("auto", "fixed", "fast")
@@ -119,3 +120,16 @@ def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 3) -> float
             times.append(time.perf_counter() - started)
     bare, padded = (median(times[1:]) for times in seconds)
     return padded / bare
+
+
+def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, repeats: int) -> None:
+    """Run passes over so many tokens behind a prompt, and forget them."""
+    for width in (*widths,) * repeats:
+        text = [0] * (prompt_tokens + width)
+        if session.window is not None:
+            text = text[: session.window]
+        session.reset()
+        if len(text) > width:
+            session.read(text[:-width])
+        session.read(text, last=min(width, len(text)))
+    session.reset()
