@@ -80,7 +80,6 @@ class TransformersRunner:
         self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
         self.attention_windows = attention_windows(config)
         self._additive = config._attn_implementation == "eager"
-        self._positions = getattr(config, "max_position_embeddings", None)
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
         self.cache = PositionCache()
@@ -113,60 +112,64 @@ class TransformersRunner:
         padded = n if self.shape is None or n > self.shape else self.shape
         if padded > n:
             ids = torch.nn.functional.pad(ids, (0, padded - n))
-        positions = torch.arange(start, start + padded, device=ids.device)
+        slots = torch.arange(start, start + padded, device=ids.device)
+        positions = slots.clamp(max=start + n - 1)  # padding may lie beyond the last position that the model knows
         seen = self.cache.place(start, start + padded)
         if self.graphs and padded <= LONGEST_GRAPH:
-            return self._replayed(ids, positions, seen)[n - last : n]
+            return self._replayed(ids, slots, positions, seen)[n - last : n]
         if padded == self.shape:
-            return self._pass(ids, positions, seen, padded)[n - last : n]
-        return self._pass(ids, positions, seen, last)
+            return self._pass(ids, slots, positions, seen, padded)[n - last : n]
+        return self._pass(ids, slots, positions, seen, last)
 
-    def _pass(self, ids: torch.Tensor, positions: torch.Tensor, seen: int, keep: int) -> torch.Tensor:
-        """Return the final `keep` rows of a pass over `ids` `[1, n]` that stand at `positions` `[n]`."""
+    def _pass(
+        self, ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, seen: int, keep: int
+    ) -> torch.Tensor:
+        """Return the final `keep` rows of a pass over `ids` `[1, n]`, written to `slots` `[n]` of the cache.
+
+        The model is told that they stand at `positions` `[n]`, which are the slots but for padding.
+        """
         kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
         if self._keep_name:
             kwargs[self._keep_name] = keep
-        # padding may stand behind the last position that the model has a number for; it is not looked at
-        known = positions if self._positions is None else positions.clamp(max=self._positions - 1)
         output = self.model(
-            input_ids=ids, position_ids=known[None], attention_mask=self._masks(positions, seen), **kwargs
+            input_ids=ids, position_ids=positions[None], attention_mask=self._masks(slots, seen), **kwargs
         )
         rows: torch.Tensor = output.logits[0, -keep:]
         return rows
 
-    def _replayed(self, ids: torch.Tensor, positions: torch.Tensor, seen: int) -> torch.Tensor:
+    def _replayed(self, ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, seen: int) -> torch.Tensor:
         """The same as `_pass` for all rows, from a graph; the first pass of each shape captures it."""
-        self.cache.span.index = positions
+        self.cache.span.index = slots
         try:
             key = (ids.shape[1], seen, *self.cache.address())
             if key not in self._captured:
                 if any(seen != other[1] for other in self._captured):
                     self._captured.clear()  # of another request, whose cache had another length
-                rows = self._pass(ids, positions, seen, ids.shape[1])  # allocates what a graph may not
+                rows = self._pass(ids, slots, positions, seen, ids.shape[1])  # allocates what a graph may not
                 key = (ids.shape[1], seen, *self.cache.address())
 
-                def again(ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-                    self.cache.span.index = positions
-                    return self._pass(ids, positions, seen, ids.shape[1])
+                def again(ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+                    self.cache.span.index = slots
+                    return self._pass(ids, slots, positions, seen, ids.shape[1])
 
-                self._captured[key] = Graph(again, ids, positions)
+                self._captured[key] = Graph(again, ids, slots, positions)
                 return rows
-            return self._captured[key](ids, positions)
+            return self._captured[key](ids, slots, positions)
         finally:
             self.cache.span.index = None
 
-    def _masks(self, positions: torch.Tensor, seen: int) -> torch.Tensor | dict[str, torch.Tensor]:
+    def _masks(self, slots: torch.Tensor, seen: int) -> torch.Tensor | dict[str, torch.Tensor]:
         """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
-        masks = {kind: self._mask(positions, seen, window) for kind, window in self.attention_windows.items()}
+        masks = {kind: self._mask(slots, seen, window) for kind, window in self.attention_windows.items()}
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
-    def _mask(self, positions: torch.Tensor, seen: int, window: int | None) -> torch.Tensor:
-        keys = torch.arange(seen, device=positions.device)
-        visible = keys <= positions[:, None]
+    def _mask(self, slots: torch.Tensor, seen: int, window: int | None) -> torch.Tensor:
+        keys = torch.arange(seen, device=slots.device)
+        visible = keys <= slots[:, None]
         if window is not None:
-            visible &= keys > positions[:, None] - window
+            visible &= keys > slots[:, None] - window
         if self._additive:
             dtype = self.model.dtype
-            zero = torch.zeros((), dtype=dtype, device=positions.device)
+            zero = torch.zeros((), dtype=dtype, device=slots.device)
             return torch.where(visible, zero, torch.finfo(dtype).min)[None, None]
         return visible[None, None]

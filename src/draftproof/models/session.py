@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from draftproof.errors import CacheError, ConfigError, first_line
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.runner import NativeRunner, Runner, TransformersRunner
-from draftproof.models.windows import attention_windows
+from draftproof.models.windows import attention_windows, window_of
 
 CHUNK = 512
 """A long prompt is read in passes of this many tokens, so that masks and logits stay small."""
@@ -116,6 +116,7 @@ class ModelSession:
             return self._read(sequence, last)
 
     def _read(self, sequence: Sequence[int], last: int) -> torch.Tensor:
+        self._refuse_beyond(len(sequence))
         start = min(common_prefix(self.held, sequence), len(sequence) - last)
         while True:
             left = len(sequence) - start
@@ -128,9 +129,14 @@ class ModelSession:
                 return logits
             start = end
 
+    def _refuse_beyond(self, length: int) -> None:
+        if self._window is not None and length > self._window:
+            raise ConfigError(f"a text of {length} tokens does not fit: {beyond(self._window)}.")
+
     def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
         assert sequence and count > 0
         with self._lock, torch.inference_mode():
+            self._refuse_beyond(len(sequence) + count - 1)
             start = min(common_prefix(self.held, sequence), len(sequence) - 1)
             if len(sequence) - start > CHUNK:
                 self._read(sequence[:-1], 1)
@@ -154,21 +160,9 @@ def common_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
     return low
 
 
-def window_of(config: Any) -> int | None:
-    """Return how many tokens a model can read, or None when its config sets no limit.
-
-    Long-RoPE models turn all their positions to other factors once a text outgrows the original window, so keys that
-    were cached before no longer fit: for them the original window is the limit.
-    """
-    limit: int | None = getattr(config, "max_position_embeddings", None)
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    if rope.get("rope_type", rope.get("type")) == "longrope":
-        original = rope.get(
-            "original_max_position_embeddings", getattr(config, "original_max_position_embeddings", None)
-        )
-        if original is not None:
-            return int(original) if limit is None else min(int(original), limit)
-    return limit
+def beyond(window: int) -> str:
+    """Say that a model's window is full, and what to do."""
+    return f"this model reads {window} tokens; shorten the prompt, or ask for fewer new tokens"
 
 
 def _checked_window(own: int | None, wanted: int | None) -> int | None:
@@ -234,7 +228,8 @@ class Sample:
 
 @torch.inference_mode()
 def sample_of(model: PreTrainedModel) -> Sample:
-    """Return what other passes of the model have to agree with: six tokens, or as many as cross a small window.
+    """Return what other passes of the model have to agree with: six tokens, or as many as cross a small window, but
+    no more than the model reads.
 
     Raises `CacheError` for a model that cannot read them.
     """
@@ -243,7 +238,7 @@ def sample_of(model: PreTrainedModel) -> Sample:
         raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
     session = ModelSession(model)
     small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
-    ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)]
+    ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)][: session.window]
     device = model.get_input_embeddings().weight.device
     try:
         return Sample(ids, model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float())
@@ -261,13 +256,15 @@ def agrees(session: ModelSession, sample: Sample) -> bool:
     ids, plain = sample.ids, sample.logits
     if not plain.isfinite().all():
         return True  # there is nothing to compare; whoever uses such logits is told
-    session.read([*ids[:-3], ids[0], ids[0]], last=2)
-    pieces = session.read(ids, last=3).float()
+    last = min(3, len(ids))
+    aside = [*ids[:-last], ids[0], ids[0]][: len(ids)]
+    session.read(aside, last=min(2, len(aside)))
+    pieces = session.read(ids, last=last).float()
     if _is_quantised(session.model):
-        together = torch.corrcoef(torch.stack([pieces.flatten(), plain[-3:].flatten()]))[0, 1]
+        together = torch.corrcoef(torch.stack([pieces.flatten(), plain[-last:].flatten()]))[0, 1]
         return bool(together > 0.8)
     scale = plain.abs().max().clamp(min=1e-6)
-    return bool((pieces - plain[-3:]).abs().max() <= session.rounding * scale)
+    return bool((pieces - plain[-last:]).abs().max() <= session.rounding * scale)
 
 
 def check_cache(model: PreTrainedModel) -> None:
