@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from draftproof import CompileError, ConfigError, Speculator
 from draftproof.models import load as load_module
@@ -89,22 +90,70 @@ def test_where_rows_depend_on_their_neighbours_numerics_are_not_fixed():
         Speculator(model, model, k=8, numerics="fixed")
 
 
-def test_numerics_are_chosen_with_a_reason(model, monkeypatch):
+def test_numerics_are_chosen_by_rule_whatever_the_clock_says(model, monkeypatch):
     def chosen(cost, dtype=torch.bfloat16, draft=True, **options):
         monkeypatch.setattr("draftproof.engines.opening._padding_cost", lambda model, shape: cost)
         target = random_model().to(dtype)
         return Speculator(target, target if draft else None, **options).numerics
 
-    assert chosen(1.04).kind == "fixed"
-    assert chosen(1.04).shape == 6
-    assert "1.04" in chosen(1.04).reason
-    assert chosen(1.8).kind == "fast"
-    assert "1.80" in chosen(1.8).reason
+    for dtype in (torch.bfloat16, torch.float16):
+        for cost in (0.9, 1.04, 7.5):
+            numerics = chosen(cost, dtype)
+            assert (numerics.kind, numerics.shape) == ("fixed", 6)
+            assert f"{cost:.2f} ×" in numerics.reason
+    assert chosen(1.8, numerics="fast").kind == "fast"
     assert chosen(1.04, torch.float32).kind == "fast"
     assert chosen(1.04, draft=False).kind == "fast"
-    assert chosen(1.8, numerics="fixed").shape == 6
+    assert chosen(1.8, torch.float32, numerics="fixed").shape == 6
     assert chosen(1.8, compile="on") == chosen(1.8, compile="on", numerics="fast")
     assert chosen(1.8, compile="on").kind == "fixed"
+
+
+def test_a_refusal_names_a_k_for_which_numerics_can_be_fixed(model, monkeypatch):
+    monkeypatch.setattr("draftproof.engines.opening._why_not_fixed", lambda model, k: None if k in (1, 7) else "rows")
+    with pytest.raises(ConfigError, match="with k=7 they can, or choose numerics fast"):
+        Speculator(model, model, k=5, numerics="fixed")
+    monkeypatch.setattr("draftproof.engines.opening._why_not_fixed", lambda model, k: "rows depend")
+    with pytest.raises(ConfigError, match="rows depend; choose numerics fast"):
+        Speculator(model, model, k=5, numerics="fixed")
+
+
+def test_a_model_that_finds_its_place_by_the_caches_length_is_never_padded():
+    """GPT-Neo: padded, its local layers would see other keys, and its mask is as large as its window."""
+    config = GPTNeoConfig(
+        vocab_size=300,
+        hidden_size=64,
+        num_layers=2,
+        num_heads=4,
+        window_size=8,
+        attention_types=[[["global", "local"], 1]],
+        max_position_embeddings=128,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(0)
+    target = GPTNeoForCausalLM(config).eval()
+    with pytest.raises(ConfigError, match="cache's length"):
+        Speculator(target, target, numerics="fixed")
+    made = Speculator(target, noisy(target, 0.2), k=4).generate(PROMPT, max_new_tokens=200)
+    ids = torch.tensor([PROMPT])
+    theirs = target.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=118, do_sample=False)
+    assert made.tokens == tuple(theirs[0, len(PROMPT) :].tolist())
+    assert made.counts.discarded
+    half = Speculator(target.to(torch.bfloat16), target, k=4)
+    assert half.numerics.kind == "fast"
+    assert "near ties" in half.numerics.reason
+    half.generate(PROMPT, max_new_tokens=200)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 5])
+def test_a_model_of_a_few_positions_is_read_in_what_it_holds(window):
+    target = random_model(max_position_embeddings=window).to(torch.bfloat16)
+    speculator = Speculator(target, target, k=8)
+    assert speculator.numerics.kind == "fixed"
+    if window > 1:
+        assert len(speculator.generate([7], max_new_tokens=9, check=True).tokens) == window - 1
 
 
 def test_what_padding_costs_is_measured():

@@ -44,7 +44,7 @@ def bench(
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
+    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     json_file: Annotated[
         Path | None,
         typer.Option(

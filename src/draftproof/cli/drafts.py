@@ -25,7 +25,7 @@ def drafts(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "fast",
+    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     options: dict[str, Any],

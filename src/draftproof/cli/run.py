@@ -42,7 +42,7 @@ def run(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[
-        str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed where it is nearly free.")
+        str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer.")
     ] = "auto",
     draft_device: Annotated[str | None, typer.Option(help="Device of the draft, if not the target's.")] = None,
     draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,

@@ -145,7 +145,7 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
 
 WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
-NUMERICS_HELP = "fast, fixed (the same bits on and off) or auto; compiled passes are always fixed."
+NUMERICS_HELP = "fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer."
 JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 

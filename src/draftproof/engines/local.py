@@ -68,9 +68,9 @@ class Speculator:
     otherwise. `compile` is `"auto"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over loaded
     keep the passes they have unless it is `"on"`. `numerics` is `"fixed"` (the same bits with speculation on and off;
     unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
-    `"auto"` (fixed where it costs next to nothing here); `.numerics` says which it is and why. `weights="int8"`
-    quantises what is loaded here; the quantised target then is the target. The draft follows, unless `draft_weights`
-    says `"none"`.
+    `"auto"` (fixed in 16 bits and for quantised weights, fast in 32); `.numerics` says which it is, why, and at what
+    price. `weights="int8"` quantises what is loaded here; the quantised target then is the target. The draft follows,
+    unless `draft_weights` says `"none"`.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -99,7 +99,6 @@ class Speculator:
     ) -> None:
         self.k = check_k(k)
         check_numerics(numerics)
-        self._may_drop_padding = numerics == "auto"
         of_the_draft = (draft_device, draft_dtype, draft_revision, draft_window, draft_weights, draft_tokenizer)
         if draft is None and of_the_draft != (None,) * 6:
             raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
@@ -203,11 +202,12 @@ class Speculator:
         session = self._plain_session if k == 0 else self._target_session
         k = self.k if k is None else check_k(k)
         if self.numerics.shape is not None:
-            if k >= self.numerics.shape and not (bare or self._may_drop_padding):
+            if k > self.k and not bare:
                 raise ConfigError(
-                    f"k is {k}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with k={k}."
+                    f"k is {k}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with k={k}, "
+                    "or with numerics='fast'."
                 )
-            if bare or k >= self.numerics.shape:
+            if bare:
                 session = self._session(None)
         sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
         rule = stop_of(self.target, ids, wanted, session.window)
@@ -260,9 +260,7 @@ class Speculator:
         generation = finish(self.stream(ids, wanted, k=k, bare=bare, sample=sample, processors=processors))
         if not check:
             return generation
-        shape = self.numerics.shape
-        unpadded = shape is not None and generation.k >= shape
-        plain = finish(self.stream(ids, wanted, k=0, bare=unpadded, sample=sample, processors=processors))
+        plain = finish(self.stream(ids, wanted, k=0, bare=bare, sample=sample, processors=processors))
         if not same_text(generation, plain):
             found = self.attribute(ids, generation, plain, wanted, processors)
             raise DivergenceError(describe(found, self.target))

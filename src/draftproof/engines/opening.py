@@ -15,12 +15,11 @@ from transformers import PreTrainedModel
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import ModelSession, check_cache
+from draftproof.models.session import ModelSession, check_cache, is_quantised
+from draftproof.models.windows import masks_by_length, window_of
 from draftproof.records import Numerics, Placement
 
 NUMERICS = ("auto", "fixed", "fast")
-NEARLY_FREE = 1.1
-"""Padding is worth it by itself up to this factor of a pass over one token."""
 
 
 def open_model(
@@ -71,46 +70,70 @@ def check_numerics(wanted: str) -> None:
 
 
 def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Numerics:
-    """Decide how passes are shaped.
+    """Decide how passes are shaped, by rule, so that a text never hangs on a clock.
 
-    `k` is the most guesses of a round, and `alone` says that nobody guesses. Raises `ConfigError`.
+    Compiled passes are fixed as they are. Elsewhere 16 bits, and quantised weights, are fixed unless `fast` is asked
+    for, and 32 bits are not unless `fixed` is. `k` is the most guesses of a round, and `alone` says that nobody
+    guesses. Raises `ConfigError` where `fixed` is asked for and cannot be had.
     """
     if target.decoder is not None:
         return Numerics("fixed", None, "at no cost: compiled passes compute a row alike, whatever else a pass holds")
     if wanted == "fast" or (wanted == "auto" and alone):
         return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
-    if wanted == "auto" and target.model.dtype == torch.float32 and target.placement.weights is None:
-        return Numerics("fast", None, "float32 rounds in the seventh digit")
-    if why := _why_not_fixed(target.model, k + 1):
+    model = target.model
+    if wanted == "auto" and model.dtype.itemsize >= 4 and not is_quantised(model):
+        return Numerics("fast", None, f"{_name(model.dtype)} rounds in the seventh digit")
+    if why := _why_not_fixed(model, k):
         if wanted == "fixed":
-            raise ConfigError(f"numerics cannot be fixed: {why}; choose numerics fast, or a smaller k.")
-        return Numerics("fast", None, why)
-    if wanted == "fixed":
-        return Numerics("fixed", k + 1, f"asked for: every pass takes {k + 1} tokens")
-    ratio = _padding_cost(target.model, k + 1)
-    if ratio <= NEARLY_FREE:
-        return Numerics("fixed", k + 1, f"a pass over {k + 1} tokens costs {ratio:.2f} × one over 1 here")
-    return Numerics("fast", None, f"padding to {k + 1} tokens would cost {ratio:.2f} × here")
+            raise ConfigError(f"numerics cannot be fixed: {why}; {_instead(model, k)}choose numerics fast.")
+        return Numerics("fast", None, f"{why}; so near ties may fall otherwise with guesses than without")
+    shape = _shape(model, k)
+    asked = "asked for" if wanted == "fixed" else f"the rule for {_rounding(model)}"
+    price = f"every pass takes {shape} tokens, {_padding_cost(model, shape):.2f} × the time of one over 1 here"
+    return Numerics("fixed", shape, f"{asked}: {price}")
+
+
+def _shape(model: PreTrainedModel, k: int) -> int:
+    """Tokens of a padded pass: no request of at most `k` guesses needs more, nor does a window shorter than that."""
+    return min(k + 1, window_of(model.config.get_text_config(decoder=True)) or k + 1)
+
+
+def _rounding(model: PreTrainedModel) -> str:
+    return "quantised weights" if is_quantised(model) else f"{_name(model.dtype)}, which rounds in the third digit"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _instead(model: PreTrainedModel, k: int) -> str:
+    """Name the nearest k for which numerics can be fixed: fewer guesses are not always easier."""
+    others = sorted((other for other in range(1, k + 4) if other != k), key=lambda other: (abs(other - k), other))
+    found = next((other for other in others if _why_not_fixed(model, other) is None), None)
+    return "" if found is None else f"with k={found} they can, or "
 
 
 @torch.inference_mode()
-def _why_not_fixed(model: PreTrainedModel, shape: int) -> str | None:
+def _why_not_fixed(model: PreTrainedModel, k: int) -> str | None:
     """Say why a row of a padded pass has not the bits that it has beside other rows, or return None if it has them."""
     family = repr(model.config.model_type)
     if any("experts" in key for key in model.config.get_text_config(decoder=True).to_dict()):
         return f"rows of a pass depend on each other in {family}, where tokens share experts"
+    if masks_by_length(model):
+        return f"{family} finds its place by the cache's length, so its passes cannot be padded"
+    shape = _shape(model, k)
     runner = TransformersRunner(model, shape)
     tokens = [(11 + 7 * i) % runner.width for i in range(shape)]
     runner.reset(shape)
     together = runner.run(tokens, 0, shape)
     if all(torch.equal(runner.run([token], i, 1)[0], together[i]) for i, token in enumerate(tokens)):
         return None
-    return f"rows of a pass over {shape} tokens depend on each other here, for {family} in {model.dtype}"
+    return f"rows of a pass over {shape} tokens depend on each other here, for {family} in {_name(model.dtype)}"
 
 
 @torch.inference_mode()
-def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 3) -> float:
-    """Seconds of a padded pass over one token / seconds of a bare one, in turns."""
+def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 2) -> float:
+    """Seconds of a padded pass over one token / seconds of a bare one, in turns; told, and nothing hangs on it."""
     runners = [TransformersRunner(model), TransformersRunner(model, shape)]
     seconds: list[list[float]] = [[], []]
     for _ in range(repeats + 1):

@@ -101,7 +101,7 @@ class ModelSession:
     @property
     def rounding(self) -> float:
         """How much of the largest logit the shape of a pass may round away before something is wrong."""
-        if _is_quantised(self.model):
+        if is_quantised(self.model):
             return 0.5  # one input on the edge between two whole numbers may fall to either side, in every product
         return ROUNDING.get(self.model.dtype, 0.1)
 
@@ -260,7 +260,7 @@ def agrees(session: ModelSession, sample: Sample) -> bool:
     aside = [*ids[:-last], ids[0], ids[0]][: len(ids)]
     session.read(aside, last=min(2, len(aside)))
     pieces = session.read(ids, last=last).float()
-    if _is_quantised(session.model):
+    if is_quantised(session.model):
         together = torch.corrcoef(torch.stack([pieces.flatten(), plain[-last:].flatten()]))[0, 1]
         return bool(together > 0.8)
     scale = plain.abs().max().clamp(min=1e-6)
@@ -288,5 +288,9 @@ def check_cache(model: PreTrainedModel) -> None:
         )
 
 
-def _is_quantised(model: PreTrainedModel) -> bool:
-    return hasattr(getattr(model.get_output_embeddings(), "weight", None), "qdata")
+def is_quantised(model: PreTrainedModel) -> bool:
+    """Whether weights are stored in fewer bits than they are computed with, by torchao or by the checkpoint."""
+    if any(hasattr(weight, "qdata") for weight in model.parameters()):
+        return True
+    stored = getattr(model.config, "quantization_config", None)
+    return stored is not None and not getattr(stored, "dequantize", False)
