@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM, MistralForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from draftproof import CacheError, ConfigError, Speculator
 from draftproof.models.session import ModelSession, check_cache, common_prefix
@@ -163,111 +163,6 @@ def test_a_model_in_training_mode_is_sent_to_eval():
 
     with pytest.raises(ConfigError, match=r"eval\(\)"):
         check_cache(random_model().train())
-
-
-@pytest.mark.parametrize("family", ["phi3", "llama"])
-def test_long_rope_models_stop_where_their_positions_would_turn(family):
-    """Beyond the original window all positions get other factors, and cached keys no longer fit."""
-    factors = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [3.0] * 8, "rope_theta": 1e4}
-    config = CONFIGS[family]()
-    config.rope_parameters = {**factors, "original_max_position_embeddings": 32}
-    config.original_max_position_embeddings = 32
-    torch.manual_seed(0)
-    model = type(build(family))(config).eval()
-    speculator = Speculator(model, noisy(model, 0.2), k=4)
-    assert speculator.target_window == 32
-    made, plain = (speculator.generate([5, 9, 7], max_new_tokens=100, k=k) for k in (4, 0))
-    assert made.tokens == plain.tokens
-    assert len(made.tokens) == 29
-    ids = torch.tensor([[5, 9, 7]])
-    theirs = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=29, do_sample=False, pad_token_id=0
-    )
-    assert made.tokens == tuple(theirs[0, 3:].tolist())
-
-
-YARN = {"rope_type": "yarn", "factor": 4.0}
-ROPES = {
-    "default": ({"rope_type": "default"}, {}, 64),
-    "linear": ({"rope_type": "linear", "factor": 2.0}, {}, 128),
-    "linear-of-original": ({"rope_type": "linear", "factor": 2.0, "original_max_position_embeddings": 32}, {}, 64),
-    "dynamic": ({"rope_type": "dynamic", "factor": 2.0}, {}, 64),
-    "yarn-as-cards-give-it": (YARN | {"original_max_position_embeddings": 64}, {}, 256),
-    "yarn-without-original": (YARN, {}, 256),
-    "yarn-raised": (YARN | {"original_max_position_embeddings": 32}, {"max_position_embeddings": 128}, 128),
-    "yarn-beside": (YARN, {"original_max_position_embeddings": 32}, 128),
-    "longrope": (
-        {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [3.0] * 8},
-        {"original_max_position_embeddings": 32},
-        32,
-    ),
-    "llama3": (
-        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-        | {"original_max_position_embeddings": 32},
-        {},
-        64,
-    ),
-    "proportional": ({"rope_type": "proportional", "partial_rotary_factor": 0.5}, {}, 64),
-}
-
-
-def test_every_kind_of_rope_has_a_row():
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    assert set(ROPE_INIT_FUNCTIONS) <= {rope["rope_type"] for rope, _, _ in ROPES.values()}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ROPES)
-def test_each_kind_of_rope_reads_what_it_is_made_for(name):
-    rope, others, window = ROPES[name]
-    config = CONFIGS["llama"]()
-    config.max_position_embeddings = 64
-    for key, value in others.items():
-        setattr(config, key, value)
-    config.rope_parameters = rope | {"rope_theta": 1e4}
-    config.standardize_rope_params()
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config).eval()
-    speculator = Speculator(model, noisy(model, 0.2), k=4)
-    assert speculator.target_window == window
-    prompt = [5, 9, 200, 7]
-    made = speculator.generate(prompt, max_new_tokens=1000)
-    assert len(prompt) + len(made.tokens) == window
-    assert made.finish_reason == "length"
-    assert made.counts.discarded
-    ids = torch.tensor([prompt])
-    theirs = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=window - 4, do_sample=False, pad_token_id=0
-    )
-    assert made.tokens == tuple(theirs[0, 4:].tolist())
-    assert Speculator(model, noisy(model, 0.2), k=4, compile="on").generate(prompt, max_new_tokens=1000).tokens == (
-        made.tokens
-    )
-
-
-def test_a_sliding_window_of_one_token_is_what_a_pass_without_a_cache_makes_of_it():
-    """transformers' own `generate` writes another text there."""
-    config = CONFIGS["mistral-window"]()
-    config.sliding_window = 1
-    torch.manual_seed(0)
-    model = MistralForCausalLM(config).eval()
-    text = [5, 9, 200, 7]
-    made = Speculator(model, noisy(model, 0.2), k=4).generate(text, max_new_tokens=20)
-    for token in made.tokens:
-        logits = model(input_ids=torch.tensor([text]), use_cache=False).logits
-        assert token == int(logits[0, -1].argmax())
-        text.append(token)
-    assert made.tokens == Speculator(model, noisy(model, 0.2), k=4, compile="on").generate(text[:4]).tokens[:20]
-
-
-def test_nobody_reads_beyond_the_window(model):
-    session = ModelSession(model)
-    session.read([1] * 256)
-    with pytest.raises(ConfigError, match="reads 256 tokens"):
-        session.read([1] * 257)
-    with pytest.raises(ConfigError, match="reads 256 tokens"):
-        session.write([1] * 255, 3)
 
 
 @pytest.mark.parametrize("kind", ["moshi", "doge"])

@@ -87,6 +87,12 @@ class CustomGenerate:
             self._checked.add(model)
         target = ModelSession(model)
         prompt = input_ids[0].tolist()
+        if target.window is not None and generation_config.max_length > target.window:
+            raise ConfigError(
+                f"a text of {generation_config.max_length} tokens is asked for, the prompt's {len(prompt)} among them, "
+                f"and this model reads {target.window}; give max_new_tokens={target.window - len(prompt)} or less, "
+                "or a shorter prompt."
+            )
         options = Options(temperature=1.0 if generation_config.do_sample else 0.0, verify=self.verify)
         seed = int(torch.randint(2**53, ())) if generation_config.do_sample else None
         sampler = RowSampler(  # temperature and truncation are among the processors
