@@ -19,13 +19,22 @@ from typing import ClassVar
 
 
 def first_line(error: BaseException) -> str:
-    """Return what somebody else's error says, in one line; its kind, if it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return what somebody else's error says, in one line: its first, and what that announces; its kind, if nothing."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines.pop(0) if lines else ""
+    while lines and said.endswith((":", ",", ";")):
+        said += f" {lines.pop(0)}"
+    said = said.rstrip(":,; ")
+    if " " not in said:  # a bare word, such as the key of a KeyError, tells nothing by itself
+        said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return said
 
 
 def brief(error: BaseException) -> str:
-    """Return the first line of somebody else's error, cut where it goes on for ever."""
-    return first_line(error)[:300]
+    """Return the first line of somebody else's error as part of a sentence of ours: without a full stop, and cut where
+    it goes on for ever."""
+    said = first_line(error)
+    return said.rstrip(".") if len(said) <= 300 else said[:300].rsplit(" ", 1)[0] + " …"
 
 
 class DraftproofError(Exception):

@@ -190,7 +190,9 @@ class Placement:
     passes: Literal["compiled", "graphs", "transformers"] = "transformers"
     """Who runs the passes: compiled code of ours, transformers' kernels from captured graphs, or transformers."""
     weights: str | None = None
-    """What the weights were quantised to, if they were."""
+    """What the weights were quantised to, if they were: here, or before they were stored."""
+    own_code: bool = False
+    """Whether code from the model's own files ran, as it was trusted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def bench(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
+    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -77,6 +78,7 @@ def bench(
             draft_weights=draft_weights,
             compile="on" if compile == "auto" else compile,
             numerics=numerics,
+            trust_remote_code=trust_remote_code,
             keep_weights=engine != "draftproof",  # other engines run the models through transformers
         )
         assert speculator.draft is not None

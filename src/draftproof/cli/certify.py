@@ -45,6 +45,7 @@ def certify(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
+    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     options: dict[str, Any],
 ) -> None:
@@ -74,6 +75,7 @@ def certify(
         out.print(certificate.law_table(rows))
         tests: list[TwoSamples] = []
         interrupted: list[str] = []
+        notes: tuple[str, ...] = ()
         if target is not None:
             speculator = shell.load(
                 progress,
@@ -87,12 +89,14 @@ def certify(
                 draft_weights=draft_weights,
                 compile=compile,
                 numerics=numerics,
+                trust_remote_code=trust_remote_code,
             )
             ids = speculator.encode(prompt, chat=chat)
             with shell.interruptible(lambda: None) as interrupted:
                 for rule in rules:
                     tests += _sample(progress, speculator, ids, replace(wanted, verify=rule), samples)
             out.print(certificate.samples_table(tests))
+            notes = (*_placements(speculator), *speculator.notes)
             out.print(
                 f"note: k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}",
                 style="dim",
@@ -107,8 +111,11 @@ def certify(
             prompt=None if target is None else prompt,
             options=None if target is None else wanted,
             tests=tuple(tests),
+            notes=notes,
         )
         shell.write_json(result, json_file)
+        for note in notes:
+            out.print(f"note: {note}", style="dim", markup=False)
         for sentence in certificate.certificate(result):
             out.print(sentence, style="bold", markup=False)
         if interrupted:
@@ -116,6 +123,11 @@ def certify(
             raise typer.Exit(shell.INTERRUPTED)
         if not certificate.holds(result):
             raise typer.Exit(1)
+
+
+def _placements(speculator: Speculator) -> list[str]:
+    roles = (("target", speculator.target), ("draft", speculator.draft))
+    return [f"{role} on {one.placement.reason}" for role, one in roles if one is not None]
 
 
 def _walk(progress: Console, rules: Sequence[Rule]) -> list[LawRow]:

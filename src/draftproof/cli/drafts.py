@@ -27,6 +27,7 @@ def drafts(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
+    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     options: dict[str, Any],
 ) -> None:
@@ -41,7 +42,12 @@ def drafts(
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile}
+        how: dict[str, Any] = {
+            "device": device,
+            "dtype": dtype,
+            "compile": compile,
+            "trust_remote_code": trust_remote_code,
+        }
         loaded = shell.load_model(progress, target, weights=weights, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables

@@ -25,6 +25,7 @@ def precondition(
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
+    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
 ) -> None:
     """Time one target pass over 1, 2, … 32 new tokens: if they cost about the same, speculation can pay here."""
@@ -36,7 +37,11 @@ def precondition(
         jobs = [("target", model, dtype, weights, wanted)]
         jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, wanted)]
         jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, [1, 2])]
-        how: dict[str, Any] = {"device": device, "compile": compile}
+        how: dict[str, Any] = {
+            "device": device,
+            "compile": compile,
+            "trust_remote_code": trust_remote_code,
+        }
         loaded = [
             (role, shell.load_model(progress, name, dtype=one, weights=bits, **how), ns)
             for role, name, one, bits, ns in jobs
@@ -49,7 +54,7 @@ def precondition(
         subjects = [
             Subject(one.session(), context_tokens(one.tokenizer, context + max(ns)), ns) for _, one, ns in loaded
         ]
-        warnings = [*trust.doubt_machine(), *(one.why_not_compiled for _, one, _ in loaded if one.why_not_compiled)]
+        warnings = [*trust.doubt_machine(), *(note for _, one, _ in loaded for note in one.told())]
         clock = DeviceClock(*(one.placement.device for _, one, _ in loaded))
         steps = (sweeps + 1) * sum(len(ns) for _, _, ns in loaded)
         with shell.bar(progress, "timing passes", steps) as advance:

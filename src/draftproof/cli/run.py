@@ -49,6 +49,7 @@ def run(
     draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
     revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
     draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
+    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     text_file: Annotated[
         Path | None, typer.Option("--text", help="File for the text alone (- is standard output, and nothing else).")
@@ -82,6 +83,7 @@ def run(
             draft_window=draft_window,
             revision=revision,
             draft_revision=draft_revision,
+            trust_remote_code=trust_remote_code,
         )
         recipe = Recipe(
             target=target,

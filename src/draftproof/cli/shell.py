@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -147,6 +147,9 @@ WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is th
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
 NUMERICS_HELP = "fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer."
 JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that a model's files bring along; read it first.")
+]
 COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
 
 

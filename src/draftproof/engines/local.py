@@ -17,7 +17,7 @@ from draftproof.engines.opening import check_numerics, open_model, settle_numeri
 from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.errors import ConfigError, DivergenceError
-from draftproof.models.load import Loaded
+from draftproof.models.load import Loaded, notes_of
 from draftproof.models.session import ModelSession
 from draftproof.models.tokens import compare_vocabularies
 from draftproof.options import Options
@@ -70,7 +70,7 @@ class Speculator:
     unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
     `"auto"` (fixed in 16 bits and for quantised weights, fast in 32); `.numerics` says which it is, why, and at what
     price. `weights="int8"` quantises what is loaded here; the quantised target then is the target. The draft follows,
-    unless `draft_weights` says `"none"`.
+    unless `draft_weights` says `"none"`. Code that lies among a model's files runs only with `trust_remote_code`.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -95,6 +95,7 @@ class Speculator:
         compile: str = "auto",
         numerics: str = "auto",
         keep_weights: bool = False,
+        trust_remote_code: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
@@ -102,7 +103,11 @@ class Speculator:
         of_the_draft = (draft_device, draft_dtype, draft_revision, draft_window, draft_weights, draft_tokenizer)
         if draft is None and of_the_draft != (None,) * 6:
             raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
-        passes: dict[str, Any] = {"compile": compile, "keep_weights": keep_weights}
+        passes: dict[str, Any] = {
+            "compile": compile,
+            "keep_weights": keep_weights,
+            "trust_remote_code": trust_remote_code,
+        }
         self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, **passes)
         self.draft: Loaded | None = None
         self.notes: list[str] = list(self.target.notes)
@@ -124,6 +129,7 @@ class Speculator:
                 weights=draft_weights or (weights if loaded_here else None),
                 **passes,
             )
+            self.notes += [note for note in self.draft.notes if note not in notes_of(self.draft.model)]
             self._draft_session = self.draft.session(draft_window)
             self._check_pair(self.target, self.draft)
             devices.append(self.draft.placement.device)

@@ -32,6 +32,7 @@ def open_model(
     compile: str = "auto",
     keep_weights: bool = False,
     weights: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Loaded:
     """Load `source` if it is a name, and take it as it is if it is a model."""
     if isinstance(source, str | Path):
@@ -44,6 +45,7 @@ def open_model(
             compile=compile,
             keep_weights=keep_weights,
             weights=weights,
+            trust_remote_code=trust_remote_code,
         )
         return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
     if (device, dtype, revision, weights) != ("auto", "auto", None, None):

@@ -12,11 +12,14 @@ HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 HUB_DUPLICATES = ["consolidated*", "original/*"]  # the same weights again, in other layouts
 
 
-def find(name: str, revision: str | None = None) -> Path:
-    """Return the folder or file that `name` stands for, downloading it from the hub if it is a hub name."""
+def find(name: str, revision: str | None = None, *, code: bool = False) -> Path:
+    """Return the folder or file that `name` stands for, downloading it from the hub if it is a hub name.
+
+    `code` has Python files downloaded too.
+    """
     found = _find_here(name)
     if found is None:
-        return _download(name, revision)
+        return _download(name, revision, code)
     if revision is not None:
         raise ConfigError(f"a revision ({revision!r}) is for hub names, and {name!r} lies here; leave it out.")
     return found
@@ -41,13 +44,12 @@ def _find_here(name: str) -> Path | None:
     return None
 
 
-def _download(name: str, revision: str | None) -> Path:
+def _download(name: str, revision: str | None, code: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(
-            snapshot_download(name, revision=revision, allow_patterns=HUB_FILES, ignore_patterns=HUB_DUPLICATES)
-        )
+        wanted = [*HUB_FILES, *(["*.py"] if code else [])]
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=HUB_DUPLICATES))
     except Exception as error:  # the hub's client raises a dozen unrelated kinds; each means the same to the user
         raise LoadError(
             f"{name!r} is neither a folder or file here nor to be had from the model hub "

@@ -3,30 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from draftproof.errors import LoadError
-from draftproof.models.checkpoint import check_weight_files, refuse_random_weights
+from draftproof.models.checkpoint import check_weight_files, judge_loading
+from draftproof.models.declared import (
+    is_own_code,
+    never_asking,
+    not_run,
+    own_code,
+    quantised_already,
+    read_json,
+    read_json_if_there,
+    refuse_fetched_kernels,
+    refuse_other_weights,
+)
 from draftproof.models.placement import DTYPES
 from draftproof.models.session import refuse_unsupported
 from draftproof.models.tokenizer import read_tokenizer
 from draftproof.records import Placement
 
+Read = tuple[PreTrainedModel, Any, Placement, tuple[str, ...]]
+"""A model, its tokenizer, its placement, and notes on how it was read."""
 
-def read_folder(name: str, path: Path, decide: Callable[..., Placement]) -> tuple[PreTrainedModel, Any, Placement]:
-    """Return the model of the folder `path`, its tokenizer and its placement. Raises `LoadError` and `CacheError`."""
-    config = AutoConfig.from_pretrained(path)
+
+def read_folder(
+    name: str, path: Path, decide: Callable[..., Placement], *, weights: str | None = None, trust: bool = False
+) -> Read:
+    """Return the model of the folder `path`; `weights` is what it is going to be quantised to.
+
+    Nothing is fetched, and code that lies in the folder runs only with `trust`. Raises `LoadError` and `CacheError`.
+    """
+    declared = read_json(path / "config.json")
+    refuse_fetched_kernels(name, declared)
+    refuse_other_weights(name, declared)
+    read_json_if_there(path / "generation_config.json")  # transformers would pass over a damaged one without a word
+    code = own_code(name, declared, trust)
+    quantised = quantised_already(name, declared, weights)
+    with never_asking():
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust, local_files_only=True)
     stored = str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
     placement = decide(stored=stored)
     known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-    if not known and not config.is_encoder_decoder:
+    foreign = bool(code) and trust
+    if not known and not foreign and not config.is_encoder_decoder:
         raise LoadError(f"{name!r} is a {config.model_type!r} model, which does not write text token by token.")
-    refuse_unsupported(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)] if known else None)
-    check_weight_files(name, path, placement)
-    tokenizer = read_tokenizer(name, path)
-    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[placement.dtype], output_loading_info=True)
-    refuse_random_weights(name, info)
-    return model, tokenizer, placement
+    if not foreign:
+        refuse_unsupported(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)] if known else None)
+    notes = check_weight_files(name, path, placement, quantised=quantised is not None)
+    tokenizer, of_tokenizer = read_tokenizer(name, path, trust=trust)
+    with never_asking():
+        model, info = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=DTYPES[placement.dtype],
+            output_loading_info=True,
+            trust_remote_code=trust,
+            local_files_only=True,
+            use_safetensors=True,
+        )
+    if foreign:
+        refuse_unsupported(model.config, type(model))
+    notes += judge_loading(name, info, model.config)
+    notes += of_tokenizer
+    ran = any(is_own_code(one) for one in (model.config, model, tokenizer))
+    if code and not ran:
+        notes += (not_run("the model", code),)
+    if ran:
+        placement = replace(placement, own_code=True, reason=f"{placement.reason}; code of its own, as trusted")
+    if quantised is not None:
+        placement = replace(
+            placement, weights=quantised, reason=f"{placement.reason}; weights stored quantised ({quantised})"
+        )
+    return model, tokenizer, placement, notes

@@ -40,6 +40,10 @@ class Loaded:
     graphs: bool = False
     """Whether short passes are captured as CUDA graphs."""
 
+    def told(self) -> tuple[str, ...]:
+        """Return all that there is to say about how it was loaded."""
+        return self.notes if self.why_not_compiled is None else (*self.notes, self.why_not_compiled)
+
     def session(self, window: int | None = None, *, shape: int | None = None) -> ModelSession:
         """Return a session of its own on this model; the arguments are those of `ModelSession`."""
         return ModelSession(self.model, window, decoder=self.decoder, shape=shape, graphs=self.graphs)
@@ -58,6 +62,7 @@ def load(
     compile: str = "off",
     keep_weights: bool = False,
     weights: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
@@ -66,18 +71,22 @@ def load(
     there yet is made in the background, for the next time. A model whose passes are compiled loses its own copy of the
     weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
 
+    Nobody is asked anything, and nothing is fetched for a folder. Code that a model brings along runs only with
+    `trust_remote_code`; without it, a model that cannot do without is refused.
+
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
     `ConfigError` for a device that is not there; all before the weights are read where that can be known.
     """
     if compile not in COMPILE:
         raise ConfigError(f"compile is {compile!r}; choose one of {', '.join(COMPILE)}.")
     weights = check_weights(weights)
-    path = find(str(name), revision)
+    path = find(str(name), revision, code=trust_remote_code)
     try:
         read = read_gguf if path.is_file() else read_folder
 
         def fresh() -> Loaded:
-            loaded = _ready(str(name), *read(str(name), path, partial(place, device, dtype, because=because)))
+            decide = partial(place, device, dtype, because=because)
+            loaded = _ready(str(name), *read(str(name), path, decide, weights=weights, trust=trust_remote_code))
             return loaded if weights is None else _quantised(loaded, weights)
 
         try:
@@ -87,13 +96,16 @@ def load(
     except DraftproofError:
         raise
     except Exception as error:  # a damaged folder makes the libraries raise almost anything
-        raise LoadError(f"cannot load {str(name)!r}: {brief(error)}") from error
+        raise LoadError(
+            f"cannot load {str(name)!r}: {brief(error)}. Its files are damaged, incomplete or of another version; "
+            "download them again."
+        ) from error
 
 
-def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placement) -> Loaded:
+def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placement, notes: tuple[str, ...]) -> Loaded:
     model = model.to(placement.device).eval()
     check_cache(model)
-    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes_of(model))
+    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes + notes_of(model))
 
 
 def _quantised(loaded: Loaded, weights: str) -> Loaded:

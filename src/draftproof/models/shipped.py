@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
+from draftproof.errors import LoadError
+
 
 def end_tokens_of(model: PreTrainedModel) -> frozenset[int]:
-    """Return the ids that end a text, as transformers' `generate` takes them: one, several or none."""
+    """Return the ids that end a text, as transformers' `generate` takes them: one, several or none.
+
+    Raises `LoadError` for what is no id.
+    """
     config = model.generation_config or model.config.get_text_config(decoder=True)
     ids = config.eos_token_id
     if ids is None:
         return frozenset()
-    return frozenset(int(i) for i in (ids if isinstance(ids, list | tuple) else [ids]))
+    ids = ids if isinstance(ids, list | tuple) else [ids]
+    if bad := [i for i in ids if not isinstance(i, int) or isinstance(i, bool)]:
+        raise LoadError(
+            f"the model ships eos_token_id={bad[0]!r}, which is no token id; mend its generation_config.json."
+        )
+    return frozenset(ids)
 
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
