@@ -197,6 +197,22 @@ def test_kernels_for_another_processor_keep_a_rows_bits(tmp_path, monkeypatch):
         first, *others = (rows_in_pieces(decoder, pieces) for pieces in PIECES)
         assert all(torch.equal(first, rows) for rows in others)
         assert (first - usual).abs().max() < (1e-4 if dtype == torch.float32 else 0.02) * usual.abs().max()
+    monkeypatch.setattr(library_module, "_target", lambda: target)
+    for compile, passes in (("auto", "transformers"), ("wait", "transformers"), ("on", "compiled")):
+        speculator = Speculator("demo-target", "demo-draft", compile=compile)
+        assert speculator.target.placement.passes == passes
+        assert any("without AVX-512" in note for note in speculator.notes) == (passes == "transformers")
+
+
+@pytest.mark.parametrize("flags", ["flags : fma avx2 avx_vnni", "Features : fp asimd bf16", ""])
+def test_where_compiled_passes_would_be_slower_nothing_is_compiled_by_itself(flags, tmp_path, monkeypatch):
+    monkeypatch.setattr(library_module, "_processor", lambda: flags)
+    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
+    for compile in ("auto", "wait"):
+        speculator = Speculator("demo-target", "demo-draft", compile=compile)
+        assert speculator.target.placement.passes == speculator.draft.placement.passes == "transformers"
+        assert sum("without AVX-512" in note for note in speculator.notes) == 2
+    assert not list(tmp_path.rglob("*.so"))
 
 
 class OwnModel(LlamaForCausalLM):

@@ -76,7 +76,7 @@ def bench(
             dtype=dtype,
             weights=weights,
             draft_weights=draft_weights,
-            compile="on" if compile == "auto" else compile,
+            compile="wait" if compile == "auto" else compile,
             numerics=numerics,
             trust_remote_code=trust_remote_code,
             keep_weights=engine != "draftproof",  # other engines run the models through transformers

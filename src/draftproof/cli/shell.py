@@ -150,7 +150,7 @@ JSON_HELP = "File for everything found (- is standard output, which then holds n
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that a model's files bring along; read it first.")
 ]
-COMPILE_HELP = "auto, on or off: compiled passes, where there are any for the model and the device."
+COMPILE_HELP = "Compiled passes: auto (where they are faster), wait (for the compiler too), on, or off."
 
 
 def load_model(progress: Console, name: str, *, compile: str = "off", **options: Any) -> Loaded:
@@ -159,7 +159,7 @@ def load_model(progress: Console, name: str, *, compile: str = "off", **options:
         from draftproof.models.load import load as load_one
 
         _quieten()
-        return load_one(name, compile="on" if compile == "auto" else compile, **options)
+        return load_one(name, compile="wait" if compile == "auto" else compile, **options)
 
 
 def _quieten() -> None:

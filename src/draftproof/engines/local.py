@@ -65,9 +65,9 @@ class Speculator:
     `target` and `draft` are hub names, folders, `.gguf` files, what `models.load.load` returned, or transformers models
     (then give `tokenizer`, and `draft_tokenizer` to have the pair checked). Without a draft, or with `k=0`, it writes
     plainly. `device` and `dtype` are decided once for each model; the draft follows the target's device unless told
-    otherwise. `compile` is `"auto"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over loaded
-    keep the passes they have unless it is `"on"`. `numerics` is `"fixed"` (the same bits with speculation on and off;
-    unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
+    otherwise. `compile` is `"auto"`, `"wait"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over
+    loaded keep the passes they have unless it is `"on"`. `numerics` is `"fixed"` (the same bits with speculation on and
+    off; unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
     `"auto"` (fixed in 16 bits and for quantised weights, fast in 32); `.numerics` says which it is, why, and at what
     price. `weights="int8"` quantises what is loaded here; the quantised target then is the target. The draft follows,
     unless `draft_weights` says `"none"`. Code that lies among a model's files runs only with `trust_remote_code`.

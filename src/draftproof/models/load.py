@@ -18,6 +18,7 @@ from draftproof.models.placement import place
 from draftproof.models.quantise import check_weights, quantise
 from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
 from draftproof.models.shipped import end_tokens_of, notes_of
+from draftproof.models.windows import masks_by_length
 from draftproof.records import Placement
 
 __all__ = ["COMPILE", "EMBEDDED", "Loaded", "compiled", "end_tokens_of", "find", "load", "notes_of"]
@@ -49,7 +50,8 @@ class Loaded:
         return ModelSession(self.model, window, decoder=self.decoder, shape=shape, graphs=self.graphs)
 
 
-COMPILE = ("auto", "on", "off")
+COMPILE = ("auto", "wait", "on", "off")
+"""Compiled passes: where they are faster and ready, where they are faster, wherever they can be had, nowhere."""
 
 
 def load(
@@ -67,7 +69,8 @@ def load(
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
     `compile` is one of `COMPILE`: `"off"` leaves all passes to transformers; `"on"` has them compiled where that can be
-    done, and says in the result why not; `"auto"` does so too, but lets no request wait for the compiler: what is not
+    done, and says in the result why not; `"wait"` does so too, but not where compiled passes are slower than what they
+    replace (see `native.library`); `"auto"` is as `"wait"`, but lets no request wait for the compiler: what is not
     there yet is made in the background, for the next time. A model whose passes are compiled loses its own copy of the
     weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
 
@@ -128,9 +131,13 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
     try:
         sample = sample_of(loaded.model)
         if loaded.model.device.type == "cuda":
+            if masks_by_length(loaded.model):
+                raise CompileError(f"{name!r} finds its place by the cache's length, so no pass of it can be replayed")
             passes, found = "graphs", replace(loaded, graphs=True)
         else:
-            decoder = NativeDecoder(loaded.model, wait=compile == "on", consume=not keep_weights)
+            decoder = NativeDecoder(
+                loaded.model, wait=compile != "auto", slower=compile == "on", consume=not keep_weights
+            )
             passes, found = "compiled", replace(loaded, decoder=decoder)
         if not _agrees(found.session(), sample):
             raise CompileError(f"compiled passes give other logits for {name!r} than transformers does")

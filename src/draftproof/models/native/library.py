@@ -21,15 +21,24 @@ SOURCE = Path(__file__).with_name("kernels.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp")
 
 
-def library(*, wait: bool = True) -> ctypes.CDLL:
+SLOWER = (
+    "without AVX-512 a compiled pass over several tokens takes longer than transformers' own; "
+    "compile='on' takes it all the same"
+)
+
+
+def library(*, wait: bool = True, slower: bool = True) -> ctypes.CDLL:
     """Return the compiled kernels, compiling them first if this machine has not yet: a few seconds, once.
 
     They are kept in `$DRAFTPROOF_CACHE`, or `~/.cache/draftproof`, under a name that depends on the source, the flags,
     the compiler and the processor. Without `wait`, kernels that are not there are compiled in the background, for
-    whoever comes next. Raises `CompileError` where they are not to be had (now).
+    whoever comes next. Without `slower`, those that are slower than what they replace are not to be had: by rule, those
+    without AVX-512. Raises `CompileError` where they are not to be had (now).
     """
     if sys.platform != "linux":
         raise CompileError(f"compiled passes are built for Linux only, and this is {sys.platform}")
+    if not slower and "avx512f" not in _processor().split():
+        raise CompileError(SLOWER)
     try:
         target = _target()
         if not _intact(target):
@@ -37,7 +46,10 @@ def library(*, wait: bool = True) -> ctypes.CDLL:
                 _compile_in_background(target)
                 raise CompileError("the kernels are being compiled in the background; the next run will have them")
             _compile(target)
-        return _loaded(target)
+        found = _loaded(target)
+        if not slower and found.draftproof_level() == 0:  # the processor could, and the compiler was told otherwise
+            raise CompileError(SLOWER)
+        return found
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # no home, no room, no permission, no shell
         raise CompileError(f"the kernels cannot be compiled or kept: {error}") from error
 
@@ -81,10 +93,14 @@ def _fingerprint(compiler: tuple[str, ...]) -> str:
     """Of what the kernels depend on; the compiler counts by its file, since asking it for its version takes time."""
     found = [Path(path).resolve() for path in map(shutil.which, compiler) if path]
     files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
-    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), processor)
+    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def _processor() -> str:
+    """What the processor can do, as Linux lists it."""
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
 def _commands(work: Path, target: Path) -> list[list[str]]:
