@@ -10,7 +10,8 @@ from typing import Literal
 from draftproof.options import Rule
 
 FinishReason = Literal["stop", "length", "cancelled"]
-"""`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted."""
+"""`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted,
+by a reader, an error or a time limit."""
 
 
 MAX_K = 64
@@ -118,7 +119,8 @@ class Generation:
     """Generated token ids, the token that completed the stop included; a stop string is cut from `text` only."""
     finish_reason: FinishReason
     stop: int | str | None
-    """What stopped it: an end token's id, a stop string, or None."""
+    """What stopped it: an end token's id, a stop string, in transformers' `generate` the class of another criterion, or
+    None."""
     prompt_tokens: int
     k: int
     """Guesses asked for in a round; 0 is plain decoding."""

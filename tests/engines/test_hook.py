@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from transformers import StopStringCriteria
-from transformers.generation import BaseStreamer
 
 from draftproof import ConfigError, custom_generate
 from draftproof.testing import byte_tokenizer, noisy
@@ -50,30 +49,10 @@ def test_stop_string_criteria_are_obeyed_inside_a_round(model):
     assert torch.equal(plain(model, **options, custom_generate=hook), plain(model, **options))
 
 
-def test_a_static_cache_in_the_config_changes_nothing(model):
-    hook = custom_generate(noisy(model, 0.1), k=4)
-    expected = plain(model, max_new_tokens=20)
-    options = {"max_new_tokens": 20, "cache_implementation": "static", "disable_compile": True}
-    assert torch.equal(plain(model, **options, custom_generate=hook), expected)
-
-
 def test_a_dictionary_is_returned_when_asked_for(model):
     hook = custom_generate(model)
     out = plain(model, max_new_tokens=5, return_dict_in_generate=True, custom_generate=hook)
     assert out.sequences.shape == (1, 9)
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"guidance_scale": 1.5}, "guidance_scale"),
-        ({"output_scores": True, "return_dict_in_generate": True}, "output_scores"),
-    ],
-)
-def test_an_option_that_would_be_ignored_is_refused(model, options, named):
-    hook = custom_generate(model)
-    with pytest.raises(ConfigError, match=named):
-        model.generate(PROMPT, attention_mask=MASK, max_new_tokens=5, pad_token_id=0, custom_generate=hook, **options)
 
 
 @pytest.mark.parametrize("size", [0.0, 0.2])
@@ -119,25 +98,6 @@ def test_model_inputs_that_would_be_ignored_are_refused(model):
     for name, value in (("position_ids", PROMPT + 3), ("inputs_embeds", torch.zeros(1, 4, 64))):
         with pytest.raises((ConfigError, ValueError), match=name):
             plain(model, max_new_tokens=5, custom_generate=hook, **{name: value})
-
-
-def test_a_streamer_hears_every_new_token_once(model):
-    heard = []
-
-    class Listener(BaseStreamer):
-        def put(self, value):
-            heard.extend(value.flatten().tolist())
-
-        def end(self):
-            heard.append("end")
-
-    out = plain(model, max_new_tokens=12, custom_generate=custom_generate(model, k=4, streamer=Listener()))
-    assert heard == [*out[0, 4:].tolist(), "end"]
-
-
-def test_beams_are_refused_by_name(model):
-    with pytest.raises(ConfigError, match="num_beams=2"):
-        plain(model, max_new_tokens=5, num_beams=2, custom_generate=custom_generate(model))
 
 
 def test_batches_and_padding_are_refused(model):
