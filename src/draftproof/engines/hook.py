@@ -112,9 +112,11 @@ class CustomGenerate:
         prompt = input_ids[0].tolist()
         stop = Criteria(input_ids, stopping_criteria)
         if target.window is not None and stop.limit > target.window:
+            room = target.window - len(prompt)
+            less = f"give max_new_tokens={room} or less, or a shorter prompt" if room > 0 else "shorten the prompt"
             raise ConfigError(
                 f"a text of {stop.limit} tokens is asked for, the prompt's {len(prompt)} among them, and this model "
-                f"reads {target.window}; give max_new_tokens={target.window - len(prompt)} or less, or a shorter prompt."
+                f"reads {target.window}; {less}."
             )
         clone(logits_processor)  # what cannot look ahead is refused before anything is written
         seed = int(torch.randint(2**53, ())) if generation_config.do_sample else None
