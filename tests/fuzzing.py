@@ -95,7 +95,7 @@ def settled(case: Case) -> Options:
         return options
     plain, _ = write(case, options, 0)
     ends = [plain.tokens[i] for i in case.end_at if i < len(plain.tokens)]
-    pieces = [plain.text[at : at + length] for at, length in case.stop_at]
+    pieces = [_piece(plain, at, length) for at, length in case.stop_at]
     words = [plain.tokens[at : at + length] for at, length in case.ban_at]
     changes: dict[str, Any] = {"stop": tuple(p for p in pieces if p)}
     if options.regex is None:
@@ -103,6 +103,14 @@ def settled(case: Case) -> Options:
     if ends or options.regex is None:
         changes["end_tokens"] = (*(options.end_tokens or ()), *ends)
     return Options.of(options, **changes)
+
+
+def _piece(plain, at: int, length: int) -> str:
+    """A piece of the text, or of what was written with special tokens kept."""
+    if at % 2:
+        return plain.text[at : at + length]
+    kept = TOKENIZER.decode(plain.tokens[at : at + length])
+    return "" if "\ufffd" in kept else kept
 
 
 def differences(case: Case) -> list[str]:

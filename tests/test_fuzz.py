@@ -13,6 +13,7 @@ from draftproof.decode import loop
 from draftproof.decode.loop import Decoding
 from draftproof.decode.rows import Rows
 from draftproof.decode.stop import Stop
+from draftproof.decode.strings import StopStrings
 from draftproof.engines.local import Speculator
 from draftproof.sampling import processors as processors_module
 from draftproof.sampling import sampler as sampler_module
@@ -225,7 +226,7 @@ def plant_several_end_tokens(patch):
 
 def plant_stop_string(patch):
     """Looked for at the end of a round, in as many characters as it has."""
-    at_the_end_of_a_round(patch, lambda rule: {"_strings": ()})
+    at_the_end_of_a_round(patch, lambda rule: {"_strings": StopStrings(())})
 
 
 def plant_max_new_tokens(patch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof import ConfigError
@@ -97,6 +97,68 @@ def test_speculation_never_changes_how_a_text_ends(data, k, limit, draft, end):
     made, chunks = write(script, draft=draft, k=k, **options)
     assert outcome(made) == outcome(plain)
     assert "".join(chunks) == "".join(pieces) == plain.text
+
+
+SPECIAL = {256: "<end>", 257: "<a>"}
+
+
+def slow_outcome(script, strings, limit):
+    """Decode everything after each token, with special tokens and without, and cut at the first stop string."""
+    naming = [s for s in strings if any(text in s for text in SPECIAL.values())]
+    for written in range(1, limit + 1):
+        shown, kept, places = "", "", []
+        for token in script[:written]:
+            text = SPECIAL.get(token) or chr(token)
+            places += [len(shown)] * len(text)
+            kept += text
+            if token not in SPECIAL:
+                shown += text
+        found = [(shown.index(s), s) for s in strings if s in shown]
+        found += [(places[kept.index(s)], s) for s in naming if s in kept]
+        if found:
+            at, match = min(found)
+            return tuple(script[:written]), shown[:at], "stop", match
+    return tuple(script[:limit]), shown, "length", None
+
+
+@settings(max_examples=300)
+@given(
+    script=st.lists(st.sampled_from([*b"<a>bb", 256, 257, 257]), min_size=30, max_size=30),
+    strings=st.lists(
+        st.lists(st.sampled_from(["<a>", "<a>", "<end>", "<", "a", "b", ">"]), min_size=1, max_size=4).map("".join),
+        max_size=3,
+    ),
+    k=st.integers(0, 8),
+    limit=st.integers(1, 30),
+    draft=st.sampled_from(list(DRAFTS)),
+)
+def test_stop_strings_find_special_tokens_as_a_search_in_the_whole_text_would(script, strings, k, limit, draft):
+    made, chunks = write(script, draft=draft, k=k, stop=tuple(strings), limit=limit)
+    assert outcome(made) == slow_outcome(script, strings, limit)
+    assert "".join(chunks) == made.text
+    assert not any(s in made.text for s in strings)
+
+
+@pytest.mark.parametrize(
+    ("script", "stop", "text"),
+    [
+        ([*b"foo", 257, *b"bar"], "<a>", "foo"),
+        ([*b"foo", 257, *b"bar"], "oo<a>ba", "f"),
+        ([*b"foo", 257, *b"bar"], "foobar", ""),
+        ([*b"foo", 257, *b"bar"], "a>b", "foobar"),
+        ([*b"foo", 257, 257, *b"bar"], "<a>bar", "foo"),
+        ([*b"foo<a", *b">bar"], "<a>", "foo"),
+        ([*b"fo", 0xC3, 257, 0xA9, *b"bar"], "<a>\u00e9", "fo"),
+    ],
+)
+def test_what_a_special_token_in_a_stop_string_means(script, stop, text):
+    made, chunks = write(script, draft="always right", k=4, stop=(stop,))
+    assert ("".join(chunks), made.text, made.stop) == (text, text, stop if text != "foobar" else None)
+
+
+def test_an_end_token_is_no_part_of_a_stop_string():
+    made, _ = write([*b"foo", 256, *b"x"], stop=("foo<end>", "<end>"), end_tokens=[256])
+    assert (made.text, made.stop) == ("foo", 256)
 
 
 def test_an_empty_stop_string_and_stop_strings_without_a_tokenizer_are_refused():

@@ -9,8 +9,8 @@ from draftproof.models.tokens import TextStream
 from draftproof.propose.draft import Draft
 from draftproof.testing import ScriptedProposer, byte_tokenizer, scripted_session
 
-TOKENIZER = byte_tokenizer()
-WIDTH = 257
+TOKENIZER = byte_tokenizer(added=("<end>", "<a>"))
+WIDTH = 258
 PROMPT = list(b"Hi ")
 
 

@@ -136,3 +136,10 @@ def test_a_conversation_is_written_after_by_every_way_of_asking(model):
 def test_a_request_names_one_thing_to_continue(model, asked, says):
     with pytest.raises(ConfigError, match=says):
         Speculator(model, tokenizer=byte_tokenizer()).generate(**asked)
+
+
+@pytest.mark.parametrize(("ends", "noted"), [({"eos_token_id": 256}, False), ({"eos_token_id": 9}, True), ({}, True)])
+def test_a_tokenizers_end_token_that_ends_no_text_is_noted(ends, noted):
+    speculator = Speculator(random_model(num_hidden_layers=1, **ends), tokenizer=byte_tokenizer())
+    said = [note for note in speculator.notes if "'<end>' (id 256) is not among the model's end tokens" in note]
+    assert len(said) == noted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from draftproof.decode.strings import StopStrings
 from draftproof.errors import ConfigError
 from draftproof.models.tokens import TextStream
 from draftproof.records import FinishReason
@@ -12,8 +13,9 @@ from draftproof.records import FinishReason
 class Stop:
     """Ends a text at an end token, at a stop string, or at a limit; and hands out the text as it becomes final.
 
-    `limit` counts generated tokens. A stop string may straddle tokens; the text ends before it, and the tokens end with
-    the one that completed it. The text of an end token is left out.
+    `limit` counts generated tokens. A stop string may straddle tokens, and may name special tokens, which are not
+    shown; the text ends before it, and the tokens end with the one that completed it. The text of an end token is left
+    out, and no part of a stop string.
     """
 
     def __init__(
@@ -30,8 +32,9 @@ class Stop:
             raise ConfigError("a stop string is empty; it would end every text at once.")
         self._remaining = limit
         self._end_tokens = frozenset(end_tokens)
-        self._strings = tuple(strings)
         self._stream = text
+        self._special = {} if text is None or not strings else text.special_tokens()
+        self._strings = StopStrings(strings, self._special.values())
         self._given = 0
         self.text = ""
         """All text so far, less a stop string that was found."""
@@ -51,6 +54,8 @@ class Stop:
         else:
             if self._stream is not None:
                 self._extend(self._stream.push(token))
+                if self.reason is None and token in self._special:
+                    self._end_at(self._strings.add_special(self._special[token]))
             if self.reason is None and self._remaining <= 0:
                 self._finish("length", None)
         return self.reason is not None
@@ -66,31 +71,23 @@ class Stop:
 
     def readable(self) -> str:
         """Return the text that became final since the last call: what may still become a stop string is held back."""
-        end = len(self.text) - (0 if self.reason else self._held_back())
+        end = len(self.text) - (0 if self.reason else self._strings.held_back())
         new = self.text[self._given : end]
         self._given = max(self._given, end)
         return new
 
     def _extend(self, new: str) -> None:
-        searched = len(self.text)
         self.text += new
-        if new and self._strings:
-            found = [(at, s) for s in self._strings if (at := self.text.find(s, max(0, searched - len(s) + 1))) >= 0]
-            if found:
-                at, self.match = min(found)
-                self.text = self.text[:at]
-                self.reason = "stop"
+        self._end_at(self._strings.add(new))
+
+    def _end_at(self, found: tuple[int, str] | None) -> None:
+        if found is not None:
+            at, self.match = found
+            self.text = self.text[:at]
+            self.reason = "stop"
 
     def _finish(self, reason: FinishReason, match: int | str | None) -> None:
         if self._stream is not None:
             self._extend(self._stream.finish())
         if self.reason is None:
             self.reason, self.match = reason, match
-
-    def _held_back(self) -> int:
-        longest = max((len(s) for s in self._strings), default=1) - 1
-        for length in range(min(longest, len(self.text)), 0, -1):
-            tail = self.text[-length:]
-            if any(len(s) > length and s.startswith(tail) for s in self._strings):
-                return length
-        return 0

@@ -13,13 +13,13 @@ from draftproof.clock import Clock, DeviceClock
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
-from draftproof.engines.opening import check_numerics, open_model, settle_numerics, warm_up
+from draftproof.engines.opening import check_numerics, check_pair, open_model, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded, notes_of
 from draftproof.models.session import ModelSession
-from draftproof.models.tokens import compare_vocabularies
+from draftproof.models.tokens import doubt_end
 from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import Divergence, Generation, Round
@@ -110,7 +110,7 @@ class Speculator:
         }
         self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, **passes)
         self.draft: Loaded | None = None
-        self.notes: list[str] = list(self.target.notes)
+        self.notes: list[str] = [*self.target.notes, *doubt_end(self.target.tokenizer, self.target.end_tokens)]
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)
@@ -131,24 +131,14 @@ class Speculator:
             )
             self.notes += [note for note in self.draft.notes if note not in notes_of(self.draft.model)]
             self._draft_session = self.draft.session(draft_window)
-            self._check_pair(self.target, self.draft)
+            widths = self._target_session.width, self._draft_session.width
+            self.notes += check_pair(self.target, self.draft, widths)
             devices.append(self.draft.placement.device)
         self.notes += [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
         self.clock = clock or DeviceClock(*devices)
 
     def _session(self, shape: int | None) -> ModelSession:
         return self.target.session(shape=shape)
-
-    def _check_pair(self, target: Loaded, draft: Loaded) -> None:
-        if target.tokenizer is not None and draft.tokenizer is not None:
-            note = compare_vocabularies(target.tokenizer, draft.tokenizer)
-            self.notes += [note] if note else []
-        assert self._draft_session is not None
-        if self._draft_session.width != self._target_session.width:
-            self.notes.append(
-                f"output sizes {self._target_session.width} (target) and {self._draft_session.width} (draft) differ: "
-                "rows padded for speed; the tokenizers decide"
-            )
 
     @property
     def target_window(self) -> int | None:

@@ -16,6 +16,7 @@ from draftproof.errors import ConfigError, PairError
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
 from draftproof.models.session import ModelSession, check_cache, is_quantised
+from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
 from draftproof.records import Numerics, Placement
 
@@ -158,3 +159,17 @@ def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, re
             session.read(text[:-width])
         session.read(text, last=min(width, len(text)))
     session.reset()
+
+
+def check_pair(target: Loaded, draft: Loaded, widths: tuple[int, int]) -> list[str]:
+    """Return what is to be said of a pair, whose outputs have these sizes. Raises `PairError` if it does not fit."""
+    notes = []
+    if target.tokenizer is not None and draft.tokenizer is not None:
+        note = compare_vocabularies(target.tokenizer, draft.tokenizer)
+        notes += [note] if note else []
+    if widths[0] != widths[1]:
+        notes.append(
+            f"output sizes {widths[0]} (target) and {widths[1]} (draft) differ: rows padded for speed; the tokenizers "
+            "decide"
+        )
+    return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from draftproof.errors import ConfigError, PairError
@@ -75,6 +75,11 @@ class TextStream:
             self._shown = self._decode(self._window)
         return new
 
+    def special_tokens(self) -> dict[int, str]:
+        """Return the texts of the tokens that are left out, by id."""
+        added = getattr(self._tokenizer, "added_tokens_decoder", {})
+        return {int(i): str(token) for i, token in added.items() if token.special}
+
     def finish(self) -> str:
         """Return what is left when no more tokens come."""
         text = self._decode(self._window)
@@ -118,6 +123,18 @@ def pieces(tokenizer: Any, prompt: Sequence[int], tokens: Sequence[int]) -> tupl
     if shown:
         shown[-1] += stream.finish()
     return tuple(shown)
+
+
+def doubt_end(tokenizer: Any, end_tokens: Collection[int]) -> list[str]:
+    """Say so where the tokenizer's own end token does not end a text of the model."""
+    own = getattr(tokenizer, "eos_token_id", None)
+    if own is None or own in end_tokens:
+        return []
+    ends = ", ".join(str(i) for i in sorted(end_tokens)) or "none"
+    return [
+        f"the tokenizer's end token {tokenizer.eos_token!r} (id {own}) is not among the model's end tokens ({ends}), "
+        "so it does not end a text; name it in end_tokens if it should"
+    ]
 
 
 def compare_vocabularies(target: Any, draft: Any) -> str | None:
