@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from draftproof.engines.hook import custom_generate
-    from draftproof.engines.local import Chunk, Speculator, Stream
+    from draftproof.engines.local import Speculator
+    from draftproof.engines.stream import Chunk, Stream
     from draftproof.errors import (
         CacheError,
         CompileError,
@@ -34,7 +35,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CacheError": "errors",
-    "Chunk": "engines.local",
+    "Chunk": "engines.stream",
     "CompileError": "errors",
     "ConfigError": "errors",
     "Counts": "records",
@@ -52,7 +53,7 @@ _HOMES = {
     "Round": "records",
     "Seconds": "records",
     "Speculator": "engines.local",
-    "Stream": "engines.local",
+    "Stream": "engines.stream",
     "custom_generate": "engines.hook",
 }
 
@@ -86,3 +87,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'draftproof' has no attribute {name!r}")
     return getattr(import_module(f"draftproof.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -14,10 +14,6 @@ FinishReason = Literal["stop", "length", "cancelled"]
 by a reader, an error or a time limit."""
 
 
-MAX_K = 64
-"""Most guesses a round may ask for."""
-
-
 @dataclass(frozen=True, slots=True)
 class Logprob:
     """How likely the target held a token, under its own law: before temperature, penalties and all other transforms."""

@@ -23,8 +23,6 @@ def pair_up(
     target: Loaded, names: Sequence[str], load: Callable[[str], Loaded], k: int, numerics: str = "fast"
 ) -> tuple[dict[str, Speculator], list[DraftFacts]]:
     """Load every draft and pair it with the target; return the pairs, and the reasons of those that do not fit."""
-    if len(set(names)) < len(names):
-        raise ConfigError("a draft is named twice; name each once.")
     pairs, failed = {}, []
     for name in names:
         try:

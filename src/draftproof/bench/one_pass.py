@@ -30,7 +30,7 @@ def one_pass(loaded: Loaded, text: str, cut: int) -> OnePass:
         raise ConfigError(f"cut is {cut}; it must lie between 1 and {len(ids) - 1} for this text of {len(ids)} tokens.")
     whole, short = _logits(loaded, ids), _logits(loaded, ids[:-cut])
     if not whole.isfinite().all():
-        raise EngineError(f"the logits in {loaded.placement.dtype} are not all numbers; try --dtype float32.")
+        raise EngineError(f"the logits in {loaded.placement.dtype} are not all numbers; try dtype='float32'.")
     difference = (whole[: len(short)] - short).abs()
     rows = []
     for i, row in enumerate(whole):

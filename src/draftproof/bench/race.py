@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from draftproof.decode.divergence import same_text
-from draftproof.engines.local import Chunk, Speculator, Stream
+from draftproof.engines.local import Speculator
 from draftproof.engines.request import seeded_as
+from draftproof.engines.stream import Chunk, Stream
 from draftproof.options import Options
 from draftproof.records import Divergence, Generation
 

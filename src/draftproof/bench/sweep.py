@@ -10,7 +10,8 @@ from zlib import crc32
 from draftproof.bench.race import Race, finish, prove
 from draftproof.decode.divergence import same_text
 from draftproof.engines.hf_assisted import HfAssisted
-from draftproof.engines.local import Speculator, Stream
+from draftproof.engines.local import Speculator
+from draftproof.engines.stream import Stream
 from draftproof.errors import DraftproofError
 from draftproof.options import Options
 from draftproof.records import Generation

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-from draftproof.engines.local import Speculator, finish
+from draftproof.engines.local import Speculator
+from draftproof.engines.stream import finish
 from draftproof.options import Options
 from draftproof.results import CALLED_DIFFERENT, TwoSamples
 

@@ -15,7 +15,7 @@ from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError, ResultError
 from draftproof.options import Options
 from draftproof.reading import STANDARD, read_text
-from draftproof.records import MAX_K
+from draftproof.settings import check_k
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,26 +59,24 @@ def bench(
         wanted = read_options(options)
         shell.check_counts(repeats=repeats)
         sweep = _ks(",".join(ks or [KS]))
-        if not 1 <= at <= MAX_K:
-            raise ConfigError(f"--at is {at}; it must lie between 1 and {MAX_K} (plain decoding is always measured).")
+        check_k(at, "at", least=1)
         if engine not in ENGINES:
             raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
         if engine != "draftproof" and wanted != Options(max_new_tokens=wanted.max_new_tokens, seed=wanted.seed):
             raise ConfigError(f"--engine {engine} is compared greedily, without other options; leave them out.")
+        how: dict[str, Any] = {"k": at, "device": device, "dtype": dtype, "numerics": numerics, "weights": weights}
+        how |= {"draft_weights": draft_weights, "compile": compile, "trust_remote_code": trust_remote_code}
+        shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         workloads = _workloads(workload, only, limit)
+        asked: dict[str, Any] = {"target": target, "draft": draft, "ks": sweep, "k": at, "options": wanted}
+        asked |= {"repeats": repeats, "workloads": workloads, "engine": engine, "numerics": numerics}
+        old = _unfinished(json_file, asked)
         speculator = shell.load(
             progress,
             target,
             draft,
-            k=at,
-            device=device,
-            dtype=dtype,
-            weights=weights,
-            draft_weights=draft_weights,
-            compile="wait" if compile == "auto" else compile,
-            numerics=numerics,
-            trust_remote_code=trust_remote_code,
+            **{**how, "compile": "wait" if compile == "auto" else compile},
             keep_weights=engine != "draftproof",  # other engines run the models through transformers
         )
         assert speculator.draft is not None
@@ -87,21 +85,13 @@ def bench(
 
         blank = BenchResult(
             machine=read_machine(),
-            target=target,
-            draft=draft,
             target_placement=speculator.target.placement,
             draft_placement=speculator.draft.placement,
-            ks=sweep,
-            k=at,
-            options=wanted,
-            repeats=repeats,
-            workloads=workloads,
-            engine=engine,
-            numerics=numerics,
+            **asked,
             cells=(),
             notes=(*doubt_machine(), *_conditions(engine), *speculator.notes),
         )
-        result = _resumed(blank, json_file)
+        result = _resumed(blank, old, json_file)
         with shell.interruptible(lambda: None) as interrupted:
             for measured in _measured(progress, speculator, result, json_file):
                 result = measured
@@ -169,7 +159,7 @@ def _print(result: BenchResult, out: Console) -> None:
     if not rows:
         out.print("nothing was measured", style="bold")
         for warning in (*result.notes, *bench_summary.doubts(result, rows)):
-            out.print(f"warning: {warning}", style="yellow", markup=False)
+            shell.tell(out, "warning", warning)
         return
     first = result.workloads[0].name
     sweep = [r for r in rows if r.workload == first and r.k in (0, *result.ks)]
@@ -185,28 +175,34 @@ def _print(result: BenchResult, out: Console) -> None:
         out.print(sentence, style="bold", markup=False)
     shell.tell_placements(out, result)
     if said := result.options.describe():
-        out.print(f"note: {said}", style="dim", markup=False)
+        shell.tell(out, "note", said)
     for warning in (*result.notes, *bench_summary.doubts(result, rows)):
-        out.print(f"warning: {warning}", style="yellow", markup=False)
+        shell.tell(out, "warning", warning)
 
 
-def _resumed(blank: BenchResult, json_file: Path | None) -> BenchResult:
-    """Return what an unfinished file holds, if it holds the same bench on the same machine."""
+def _unfinished(json_file: Path | None, asked: dict[str, Any]) -> BenchResult | None:
+    """Return what a file holds that is there already. Raises `ResultError` unless it is what is asked for now."""
     from draftproof.results import BenchResult, from_json
 
     if json_file is None or json_file == STANDARD or not json_file.exists():
-        return blank
+        return None
     old = from_json(read_text(json_file, "--json", ResultError))
-    same = (
-        isinstance(old, BenchResult)
-        and replace(old, cells=(), peers=(), notes=blank.notes, created=blank.created, draftproof=blank.draftproof)
-        == blank
-    )
-    if not same:
+    other = [name for name, value in asked.items() if getattr(old, name, None) != value]
+    if not isinstance(old, BenchResult) or other:
+        which = f", with other {', '.join(other)}" if isinstance(old, BenchResult) else ""
+        raise ResultError(f"{str(json_file)!r} holds another measurement{which}; give another file name.")
+    return old
+
+
+def _resumed(blank: BenchResult, old: BenchResult | None, json_file: Path | None) -> BenchResult:
+    """Return the bench to go on with. Raises `ResultError` for an unfinished one from another machine."""
+    if old is None:
+        return blank
+    here = {name: getattr(blank, name) for name in ("notes", "created", "draftproof")}
+    if replace(old, cells=(), peers=(), **here) != blank:
         raise ResultError(
-            f"{str(json_file)!r} holds another measurement, or one from another machine; give another file name."
+            f"{str(json_file)!r} holds a measurement from another machine, device or number format; give another name."
         )
-    assert isinstance(old, BenchResult)
     return replace(old, notes=tuple(dict.fromkeys((*old.notes, *blank.notes))))
 
 
@@ -235,8 +231,6 @@ def _ks(text: str) -> tuple[int, ...]:
         ks = tuple(dict.fromkeys(int(k) for k in text.split(",")))
     except ValueError:
         raise ConfigError(f"--k is {text!r}; give whole numbers with commas, such as {KS}.") from None
-    if not all(1 <= k <= MAX_K for k in ks):
-        raise ConfigError(
-            f"--k is {text!r}; every k must lie between 1 and {MAX_K} (plain decoding is always measured)."
-        )
+    for k in ks:
+        check_k(k, least=1)
     return ks

@@ -13,7 +13,7 @@ from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError
 from draftproof.options import RULES, Options, Rule
-from draftproof.records import MAX_K
+from draftproof.settings import check_k, check_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,9 +63,15 @@ def certify(
         usual = Options(**USUAL, verify=wanted.verify)
         if target is None and (wanted != usual or (k, prompt, chat, samples) != (K, PROMPT, False, SAMPLES)):
             raise ConfigError("options of the samples were given, and no pair to sample; add --target and --draft.")
-        shell.check_counts(k=k, samples=samples)
-        if k > MAX_K:
-            raise ConfigError(f"--k is {k}; it must be at most {MAX_K}.")
+        shell.check_counts(samples=samples)
+        check_k(k, least=1)
+        how: dict[str, Any] = {"k": k, "device": device, "dtype": dtype, "numerics": numerics, "compile": compile}
+        how |= {"weights": weights, "draft_weights": draft_weights, "draft_dtype": draft_dtype}
+        how |= {"trust_remote_code": trust_remote_code}
+        if target is None:
+            check_settings(**how)
+        else:
+            shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         from draftproof.report import certificate
         from draftproof.results import CertifyResult, read_machine
@@ -81,15 +87,7 @@ def certify(
                 progress,
                 target,
                 draft,
-                k=k,
-                device=device,
-                dtype=dtype,
-                draft_dtype=draft_dtype,
-                weights=weights,
-                draft_weights=draft_weights,
-                compile=compile,
-                numerics=numerics,
-                trust_remote_code=trust_remote_code,
+                **how,
             )
             ids = speculator.encode(prompt, chat=chat)
             with shell.interruptible(lambda: None) as interrupted:
@@ -97,11 +95,8 @@ def certify(
                     tests += _sample(progress, speculator, ids, replace(wanted, verify=rule), samples)
             out.print(certificate.samples_table(tests))
             notes = (*_placements(speculator), *speculator.notes)
-            out.print(
-                f"note: k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}",
-                style="dim",
-                markup=False,
-            )
+            said = f"k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}"
+            shell.tell(out, "note", said)
         result = CertifyResult(
             machine=read_machine(),
             rows=tuple(rows),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from draftproof.cli import shell
+from draftproof.settings import check_k
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,7 @@ def demo(
     """Write a text plainly and speculatively, side by side, on the pair that ships inside the package."""
     with shell.errors_in_one_line() as progress:
         shell.check_counts(max_new_tokens=max_new_tokens, repeats=repeats)
+        check_k(k)
         speculator = shell.load(progress, "demo-target", "demo-draft", k=k, compile="on")
         from draftproof.bench.race import compare, duel
         from draftproof.report import terminal
@@ -51,7 +53,7 @@ def demo(
         out.print(terminal.ledger(middle.speculative, middle.plain))
         shell.conclude(out, speculator, pairs, speedup([(p.speculative, p.plain) for p in pairs]))
         for warning in doubts:
-            out.print(f"warning: {warning}", style="yellow", markup=False)
+            shell.tell(out, "warning", warning)
 
 
 def _watch(out: Console, contest: Race, prompt: str, speculator: Speculator) -> None:

@@ -10,6 +10,7 @@ import typer
 from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options
 from draftproof.errors import ConfigError
+from draftproof.settings import check_k
 
 
 @with_options(max_new_tokens=64, seed=0)
@@ -35,19 +36,18 @@ def drafts(
     with shell.errors_in_one_line() as progress:
         wanted = read_options(options)
         shell.check_counts(repeats=repeats)
-        if k < 1:
-            raise ConfigError(f"--k is {k}; it must be at least 1 to compare drafts.")
+        check_k(k, least=1)
+        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile}
+        how |= {"trust_remote_code": trust_remote_code}
+        if len(set(draft)) < len(draft):
+            raise ConfigError("a draft is named twice; name each once.")
+        for one in draft:
+            shell.check_models(target, one, **how, numerics=numerics, weights=weights, draft_weights=draft_weights)
         shell.check_json(json_file)
         from draftproof.bench.workloads import read_workloads
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        how: dict[str, Any] = {
-            "device": device,
-            "dtype": dtype,
-            "compile": compile,
-            "trust_remote_code": trust_remote_code,
-        }
         loaded = shell.load_model(progress, target, weights=weights, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
@@ -98,9 +98,9 @@ def drafts(
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
         shell.tell_placements(out, result)
         if said := wanted.describe():
-            out.print(f"note: {said}", style="dim", markup=False)
+            shell.tell(out, "note", said)
         doubts = bench_summary.doubt_cells((*cells, *best_cells), wanted.max_new_tokens)
         for warning in (*bench_summary.unusable(result), *notes, *doubts):
-            out.print(f"warning: {warning}", style="yellow", markup=False)
+            shell.tell(out, "warning", warning)
         if any(c.identical is False for c in (*cells, *best_cells)):
             raise typer.Exit(1)

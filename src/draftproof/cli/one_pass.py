@@ -21,6 +21,8 @@ def one_pass(
 ) -> None:
     """Show the prediction after every prefix from a single pass, and check that a shorter text changes none of them."""
     with shell.errors_in_one_line() as progress:
+        shell.check_counts(cut=cut)
+        shell.check_models(model, device=device, dtype=dtype)
         shell.check_json(json_file)
         how: dict[str, Any] = {"trust_remote_code": trust_remote_code}
         loaded = shell.load_model(progress, model, device=device, dtype=dtype, **how)

@@ -14,6 +14,8 @@ import typer
 from draftproof.errors import ConfigError
 from draftproof.options import Options
 from draftproof.reading import read_text
+from draftproof.settings import NAMES as SETTINGS
+from draftproof.settings import require_extra
 
 _PANEL = "Options of the request"
 _SWITCHES: dict[str, tuple[str, Any, str]] = {
@@ -87,9 +89,13 @@ def read_options(given: dict[str, Any]) -> Options:
         if name in wanted:
             wanted[name] = tuple(wanted[name])
     try:
-        return Options(**wanted)
+        made = Options(**wanted)
     except ConfigError as error:
-        raise ConfigError(_in_switches(str(error), r"\b")) from None
+        raise ConfigError(re.sub(rf"(?<![-\w])(?:{_OPTIONS})\b", _named, in_switches(str(error)))) from None
+    for name in ("json_schema", "regex"):
+        if name in wanted:
+            require_extra("grammar", name)
+    return made
 
 
 def doubt_escapes(stop: Sequence[str]) -> list[str]:
@@ -102,13 +108,32 @@ def doubt_escapes(stop: Sequence[str]) -> list[str]:
 
 
 def in_switches(message: str) -> str:
-    """Return an error's text with the option that it begins with as it is called on the command line."""
-    return _in_switches(message, "^")
+    """Return what the library says with its options as they are called on the command line.
+
+    Those are the one that a message is about, which it begins with, and what it advises, as in `dtype='float32'`.
+    """
+    return re.sub(_ADVICE, _advised, re.sub(rf"^(?:(?:{_OPTIONS})\b(?!=)|(?:{_NAMES})(?= is ))", _named, message))
 
 
-def _in_switches(message: str, before: str) -> str:
-    names = "|".join(sorted(_SWITCHES, key=len, reverse=True))
-    return re.sub(rf"{before}({names})\b", lambda found: _SWITCHES[found[0]][0], message)
+def _named(found: re.Match[str]) -> str:
+    return _switch(found[0])
+
+
+def _advised(found: re.Match[str]) -> str:
+    if found["value"] in (None, "True"):
+        return _switch(found["name"] or found[0])
+    value = found["value"].strip("'")
+    return f"{_switch(found['name'])} {value}"
+
+
+def _switch(name: str) -> str:
+    return _SWITCHES[name][0] if name in _SWITCHES else f"--{name.replace('_', '-')}"
+
+
+_OPTIONS = "|".join(sorted(_SWITCHES, key=len, reverse=True))
+_NAMES = "|".join(sorted({*_SWITCHES, *SETTINGS, "n", "limit", "at", "cut"}, key=len, reverse=True))
+_TWO_WORDS = "|".join(name for name in _NAMES.split("|") if "_" in name)
+_ADVICE = rf"(?:^|(?<=[\s(]))(?:(?P<name>{_NAMES})=(?P<value>'[^']*'|\w+)|(?:{_TWO_WORDS})\b(?!=))"
 
 
 def _bias(text: str) -> tuple[int, float]:

@@ -31,17 +31,14 @@ def precondition(
     """Time one target pass over 1, 2, … 32 new tokens: if they cost about the same, speculation can pay here."""
     with shell.errors_in_one_line() as progress:
         wanted = _sizes(sizes)
-        if sweeps < 1:
-            raise ConfigError(f"--sweeps is {sweeps}; it must be at least 1.")
+        shell.check_counts(sweeps=sweeps, context=context)
+        how: dict[str, Any] = {"device": device, "compile": compile, "trust_remote_code": trust_remote_code}
+        shell.check_models(model, draft, **how, dtype=dtype, weights=weights, draft_weights=draft_weights)
+        shell.check_models(model, compare_dtype=compare_dtype)
         shell.check_json(json_file)
         jobs = [("target", model, dtype, weights, wanted)]
         jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, wanted)]
         jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, [1, 2])]
-        how: dict[str, Any] = {
-            "device": device,
-            "compile": compile,
-            "trust_remote_code": trust_remote_code,
-        }
         loaded = [
             (role, shell.load_model(progress, name, dtype=one, weights=bits, **how), ns)
             for role, name, one, bits, ns in jobs
@@ -82,7 +79,7 @@ def precondition(
             out.print(f"c = {c:.2f}: a draft pass / a target pass; the draft must be right more often than that to pay")
         shell.tell_placements(out, result)
         for warning in warnings:
-            out.print(f"warning: {warning}", style="yellow", markup=False)
+            shell.tell(out, "warning", warning)
 
 
 def _sizes(text: str) -> list[int]:

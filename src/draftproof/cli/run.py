@@ -64,27 +64,15 @@ def run(
         shell.check_counts(repeats=repeats, n=n)
         talk = read_messages(chat, messages_file, prompt, prompt_file)
         text = "" if talk else read_prompt(prompt, prompt_file)
+        how: dict[str, Any] = {"k": k, "device": device, "dtype": dtype, "weights": weights, "compile": compile}
+        how |= {"numerics": numerics, "revision": revision, "draft_revision": draft_revision}
+        how |= {"draft_device": draft_device, "draft_dtype": draft_dtype, "draft_window": draft_window}
+        how |= {"draft_weights": draft_weights, "trust_remote_code": trust_remote_code}
+        shell.check_models(target, draft, **how)
         shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe
 
-        speculator = shell.load(
-            progress,
-            target,
-            draft,
-            k=k,
-            device=device,
-            dtype=dtype,
-            weights=weights,
-            draft_weights=draft_weights,
-            compile=compile,
-            numerics=numerics,
-            draft_device=draft_device,
-            draft_dtype=draft_dtype,
-            draft_window=draft_window,
-            revision=revision,
-            draft_revision=draft_revision,
-            trust_remote_code=trust_remote_code,
-        )
+        speculator = shell.load(progress, target, draft, **how)
         recipe = Recipe(
             target=target,
             draft=draft,
@@ -164,7 +152,7 @@ def _run(
     for line in terminal.endings(generation):
         out.print(line, markup=False)
     for note in (*result.notes, *generation.warnings):
-        out.print(f"note: {note}", style="dim", markup=False)
+        shell.tell(out, "note", note)
     if pairs:
         shell.conclude(out, speculator, pairs, compared)
     if interrupted:

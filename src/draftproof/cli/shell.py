@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
+from draftproof.models.find import find, find_here
 from draftproof.options import DRAWING
 from draftproof.reading import STANDARD
+from draftproof.settings import check_draft_is_named, check_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,6 +79,19 @@ def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
+
+
+def check_models(target: str, draft: str | None = None, **settings: Any) -> None:
+    """Raise what is wrong with a pair and its settings as far as that shows without loading anything.
+
+    Settings are named as `Speculator` names them; with `draft=None` none may be of the draft.
+    """
+    check_settings(**settings)
+    of_the_draft = {name: value for name, value in settings.items() if name.startswith("draft_")}
+    check_draft_is_named(draft, **of_the_draft)
+    find_here(target, settings.get("revision"))
+    if draft is not None:
+        find_here(draft, settings.get("draft_revision"))
 
 
 def check_json(path: Path | None) -> None:
@@ -156,6 +171,7 @@ COMPILE_HELP = "Compiled passes: auto (where they are faster), wait (for the com
 def load_model(progress: Console, name: str, *, compile: str = "off", **options: Any) -> Loaded:
     """Load one model to be measured, showing that something happens; `auto` waits for the compiler."""
     with progress.status(f"loading {name}"):
+        find(name, code=options.get("trust_remote_code", False))
         from draftproof.models.load import load as load_one
 
         _quieten()
@@ -174,10 +190,18 @@ def load(progress: Console, target: str, draft: str | None, **options: Any) -> S
     """Load a pair, showing that something happens."""
     names = target if draft is None else f"{target} and {draft}"
     with progress.status(f"loading {names}"):
+        _look_up(target, draft, **options)
         from draftproof.engines.local import Speculator
 
         _quieten()
         return Speculator(target, draft, **options)
+
+
+def _look_up(target: str, draft: str | None = None, **options: Any) -> None:
+    """Have what comes from the hub here before anything heavy is imported; a wrong name shows at once."""
+    for name, revision in ((target, options.get("revision")), (draft, options.get("draft_revision"))):
+        if name is not None:
+            find(name, revision, code=options.get("trust_remote_code", False))
 
 
 def tell_placements(out: Console, result: AnyResult) -> None:
@@ -187,7 +211,12 @@ def tell_placements(out: Console, result: AnyResult) -> None:
     told += [(f"draft {fact.draft}", fact.placement) for fact in getattr(result, "facts", ())]
     for role, placement in told:
         if placement is not None:
-            out.print(f"note: {role} on {placement.reason}", style="dim", markup=False)
+            tell(out, "note", f"{role} on {placement.reason}")
+
+
+def tell(out: Console, kind: Literal["note", "warning"], text: str) -> None:
+    """Print a note or a warning, with options as they are called here."""
+    out.print(f"{kind}: {in_switches(text)}", style="dim" if kind == "note" else "yellow", markup=False)
 
 
 def show(pieces: Iterable[str], *, aside: bool = False) -> None:

@@ -96,20 +96,20 @@ def describe(found: Divergence, target: Loaded) -> str:
             f"  numeric tie: scoring the same prefix as a block, with no draft in play, {shape} "
             f"(the shape alone moves a logit by up to {found.noise:.3g} in {dtype})."
         )
-        advice = "" if target.decoder else "; for texts that agree, use --numerics fixed"
+        advice = "" if target.decoder else "; for texts that agree, use numerics='fixed'"
         if found.settled:
-            lines.append("  With all passes in one shape (--numerics fixed) both ways have the same bits here.")
+            lines.append("  With all passes in one shape (numerics='fixed') both ways have the same bits here.")
         lines.append(f"  Neither text is wrong{advice}.")
     elif found.block_flips:
         lines.append(
             f"  bug: scoring the same prefix as a block, with no draft in play, moves a logit by {found.noise:.3g}, "
             f"more than rounding in {dtype} can: {target.model.config.model_type!r} does not read blocks as it reads "
-            "single tokens. Please report it with the --json file."
+            "single tokens. Please report it with the results file, or the records of both texts."
         )
     else:
         lines.append(
             "  bug: scoring the same prefix as a block, with no draft in play, chooses plain decoding's token. "
-            "Please report it with the --json file."
+            "Please report it with the results file, or the records of both texts."
         )
     return "\n".join(lines)
 

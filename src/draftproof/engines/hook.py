@@ -20,7 +20,6 @@ from draftproof.clock import DeviceClock
 from draftproof.decode.loop import Decoding
 from draftproof.engines.hook_criteria import Criteria
 from draftproof.engines.hook_options import check_inputs, check_options, streamer_of
-from draftproof.engines.request import check_k
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.session import ModelSession, check_cache
 from draftproof.models.tokens import compare_vocabularies
@@ -30,6 +29,7 @@ from draftproof.records import Generation
 from draftproof.sampling.chance import SeededChance
 from draftproof.sampling.processors import clone
 from draftproof.sampling.sampler import RowSampler
+from draftproof.settings import check_k
 
 PADDED = 0.01
 """Output sizes of one vocabulary differ by at most this part, where rows are padded for speed."""

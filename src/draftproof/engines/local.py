@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,51 +12,19 @@ from transformers import PreTrainedModel
 from draftproof.clock import Clock, DeviceClock
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
-from draftproof.decode.stop import Stop
-from draftproof.engines.opening import check_numerics, check_pair, open_model, settle_numerics, warm_up
+from draftproof.engines.opening import check_pair, open_model, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
-from draftproof.engines.request import check_k, end_tokens_for, sampler_of, seeded_as, stop_of
+from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, stop_of
+from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.models.load import Loaded, notes_of
 from draftproof.models.session import ModelSession
 from draftproof.models.tokens import doubt_end
 from draftproof.options import Options
 from draftproof.propose.draft import Draft
-from draftproof.records import Divergence, Generation, Round
+from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one round added to a streamed text."""
-
-    text: str
-    """Newly readable text; it is final, and may be empty."""
-    round: Round
-
-
-class Stream:
-    """A text as it is written. Iterate it; `generation` is its record, at the end or (`cancelled`) before."""
-
-    def __init__(self, decoding: Decoding, stop: Stop) -> None:
-        self._decoding = decoding
-        self._stop = stop
-
-    def __iter__(self) -> Iterator[Chunk]:
-        for round_ in self._decoding:
-            yield Chunk(self._stop.readable(), round_)
-
-    @property
-    def generation(self) -> Generation:
-        return self._decoding.generation()
-
-    def cancel(self) -> Generation:
-        """End the text here, and return its record."""
-        return self._decoding.cancel()
-
-    def readable(self) -> str:
-        """Text that became final and was not handed out yet: after `cancel`, what was held back."""
-        return self._stop.readable()
+from draftproof.settings import check_draft_is_named, check_k, check_settings
 
 
 class Speculator:
@@ -99,10 +67,10 @@ class Speculator:
         clock: Clock | None = None,
     ) -> None:
         self.k = check_k(k)
-        check_numerics(numerics)
-        of_the_draft = (draft_device, draft_dtype, draft_revision, draft_window, draft_weights, draft_tokenizer)
-        if draft is None and of_the_draft != (None,) * 6:
-            raise ConfigError("settings for a draft were given, and no draft; name one, or leave them out.")
+        of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
+        of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}
+        check_settings(device=device, dtype=dtype, weights=weights, compile=compile, numerics=numerics, **of_the_draft)
+        check_draft_is_named(draft, **of_the_draft, draft_tokenizer=draft_tokenizer)
         passes: dict[str, Any] = {
             "compile": compile,
             "keep_weights": keep_weights,
@@ -315,10 +283,3 @@ class Speculator:
         warm_up(self._target_session, (self.k + 1, 1), prompt_tokens, repeats)
         if self._draft_session is not None:
             warm_up(self._draft_session, (2, 1), prompt_tokens, repeats)
-
-
-def finish(stream: Stream) -> Generation:
-    """Let a text be written to its end, and return its record."""
-    for _ in stream:
-        pass
-    return stream.generation

@@ -20,8 +20,6 @@ from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
 from draftproof.records import Numerics, Placement
 
-NUMERICS = ("auto", "fixed", "fast")
-
 
 def open_model(
     source: str | Path | PreTrainedModel | Loaded,
@@ -66,12 +64,6 @@ def open_model(
     return compiled(given, "on" if compile == "on" else "off", keep_weights=True)
 
 
-def check_numerics(wanted: str) -> None:
-    """Raise `ConfigError` for an unknown name."""
-    if wanted not in NUMERICS:
-        raise ConfigError(f"numerics is {wanted!r}; choose one of {', '.join(NUMERICS)}.")
-
-
 def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Numerics:
     """Decide how passes are shaped, by rule, so that a text never hangs on a clock.
 
@@ -88,7 +80,7 @@ def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Nume
         return Numerics("fast", None, f"{_name(model.dtype)} rounds in the seventh digit")
     if why := _why_not_fixed(model, k):
         if wanted == "fixed":
-            raise ConfigError(f"numerics cannot be fixed: {why}; {_instead(model, k)}choose numerics fast.")
+            raise ConfigError(f"numerics cannot be fixed: {why}; {_instead(model, k)}choose numerics='fast'.")
         return Numerics("fast", None, f"{why}; so near ties may fall otherwise with guesses than without")
     shape = _shape(model, k)
     asked = "asked for" if wanted == "fixed" else f"the rule for {_rounding(model)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from draftproof.errors import ConfigError
@@ -49,7 +50,16 @@ def prompt_ids(
 def _checked(prompt: Sequence[int], width: int, chat: bool) -> list[int]:
     if chat:
         raise ConfigError("a chat prompt must be text; token ids are taken as they are.")
-    ids = [int(i) for i in prompt]
+    if isinstance(prompt, bytes) or not isinstance(prompt, Iterable):
+        raise ConfigError(f"the prompt is {_brief(prompt)}; give a text, token ids, or messages.")
+    if any(isinstance(one, str) for one in prompt):
+        raise ConfigError("the prompt is a list of texts; give one text, and call it once for each.")
+    if any(isinstance(one, Mapping) for one in prompt):
+        raise ConfigError("the prompt is a list of mappings; a conversation is given as messages=[…].")
+    try:
+        ids = [int(i) for i in prompt]
+    except (TypeError, ValueError):
+        raise ConfigError(f"the prompt is {_brief(prompt)}; give a text, token ids, or messages.") from None
     if any(i != given for i, given in zip(ids, prompt, strict=True)):
         raise ConfigError("the prompt holds numbers that are not whole; give token ids.")
     if not ids:
@@ -57,3 +67,7 @@ def _checked(prompt: Sequence[int], width: int, chat: bool) -> list[int]:
     if bad := next((i for i in ids if not 0 <= i < width), None):
         raise ConfigError(f"token id {bad} is outside the target's range 0..{width - 1}.")
     return ids
+
+
+def _brief(value: object) -> str:
+    return textwrap.shorten(repr(value), 60, placeholder=" …")

@@ -9,17 +9,10 @@ from draftproof.errors import ConfigError
 from draftproof.models.load import Loaded
 from draftproof.models.tokens import TextStream
 from draftproof.options import Options
-from draftproof.records import MAX_K, Generation
+from draftproof.records import Generation
 from draftproof.sampling.chance import SeededChance
 from draftproof.sampling.processors import Processor, check_ids, clone, processors_of
 from draftproof.sampling.sampler import RowSampler
-
-
-def check_k(k: int) -> int:
-    """Return `k` if it is in range; raise `ConfigError` if not."""
-    if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k <= MAX_K:
-        raise ConfigError(f"k is {k}; it must be a whole number between 0 (plain decoding) and {MAX_K}.")
-    return k
 
 
 def end_tokens_for(target: Loaded, options: Options) -> Collection[int]:

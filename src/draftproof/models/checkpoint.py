@@ -101,7 +101,7 @@ def require_memory(name: str, needed: int, placement: Placement) -> None:
     if needed > free:
         raise LoadError(
             f"{name!r} needs {needed / 2**30:.1f} GiB in {placement.dtype}, and {free / 2**30:.1f} GiB are free on "
-            f"{placement.device}; close other programs, choose a smaller model, or --dtype bfloat16."
+            f"{placement.device}; close other programs, choose a smaller model, or dtype='bfloat16'."
         )
 
 

@@ -70,7 +70,7 @@ def wants_code(whose: str, code: tuple[str, ...]) -> str:
     """Say that a model cannot be had without running its own code."""
     return (
         f"{whose} brings code of its own ({', '.join(code)}), which transformers cannot do without; "
-        "read that code, and if you trust it, run it with --trust-remote-code (trust_remote_code=True)."
+        "read that code, and if you trust it, run it with trust_remote_code=True."
     )
 
 
@@ -149,7 +149,7 @@ def quantised_already(name: str, config: dict[str, Any], weights: str | None) ->
     if weights is not None:
         raise LoadError(
             f"{name!r} is already quantised ({method}), so it cannot be quantised to {weights}; "
-            "leave out --weights, or give the model that it was made from."
+            "leave out weights, or give the model that it was made from."
         )
     try:
         if not isinstance(told, dict) or not isinstance(method, str):

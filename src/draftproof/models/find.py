@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from draftproof.errors import ConfigError, LoadError, brief
+from draftproof.settings import require_extra
 
 EMBEDDED = {"demo-target": "target", "demo-draft": "draft"}
 """Names of the pair that ships inside the package, and their folders."""
@@ -17,11 +18,16 @@ def find(name: str, revision: str | None = None, *, code: bool = False) -> Path:
 
     `code` has Python files downloaded too.
     """
+    return find_here(name, revision) or _download(name, revision, code)
+
+
+def find_here(name: str, revision: str | None = None) -> Path | None:
+    """Return the folder or file that `name` stands for, or None for a hub name. Raises `LoadError`, `ConfigError`."""
     found = _find_here(name)
-    if found is None:
-        return _download(name, revision, code)
-    if revision is not None:
+    if found is not None and revision is not None:
         raise ConfigError(f"a revision ({revision!r}) is for hub names, and {name!r} lies here; leave it out.")
+    if found is not None and found.suffix == ".gguf" and found.is_file():
+        require_extra("gguf", "a .gguf file")
     return found
 
 
@@ -52,6 +58,6 @@ def _download(name: str, revision: str | None, code: bool) -> Path:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=HUB_DUPLICATES))
     except Exception as error:  # the hub's client raises a dozen unrelated kinds; each means the same to the user
         raise LoadError(
-            f"{name!r} is neither a folder or file here nor to be had from the model hub "
-            f"({type(error).__name__}: {brief(error)}). Check the spelling and the network, or give a folder."
+            f"{name!r} is neither a folder or file here nor to be had from the model hub ({type(error).__name__}: "
+            f"{brief(error).rstrip('.')}). Check the spelling and the network, or give a folder."
         ) from error

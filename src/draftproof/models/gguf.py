@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from draftproof.errors import LoadError, MissingExtraError, brief
+from draftproof.errors import LoadError, brief
 from draftproof.models.checkpoint import judge_loading, refuse_deeper, require_memory, unused_note
 from draftproof.models.declared import never_asking
 from draftproof.models.folder import Read
@@ -27,9 +26,6 @@ def read_gguf(
 
     Raises `LoadError` and `CacheError`.
     """
-    missing = [p for p in ("gguf", "accelerate") if importlib.util.find_spec(p) is None]
-    if missing:
-        raise MissingExtraError(f"a .gguf file needs {' and '.join(missing)}: pip install 'draftproof[gguf]'")
     from transformers import GgufConfig
 
     architecture, tensors = _read_header(path)

@@ -9,19 +9,20 @@ from typing import Any, Literal
 
 from transformers import PreTrainedModel
 
-from draftproof.errors import CompileError, ConfigError, DraftproofError, LoadError, brief
+from draftproof.errors import CompileError, DraftproofError, LoadError, brief
 from draftproof.models.find import EMBEDDED, find
 from draftproof.models.folder import read_folder
 from draftproof.models.gguf import read_gguf
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import place
-from draftproof.models.quantise import check_weights, quantise
+from draftproof.models.quantise import quantise
 from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
 from draftproof.models.shipped import end_tokens_of, notes_of
 from draftproof.models.windows import masks_by_length
 from draftproof.records import Placement
+from draftproof.settings import check_settings
 
-__all__ = ["COMPILE", "EMBEDDED", "Loaded", "compiled", "end_tokens_of", "find", "load", "notes_of"]
+__all__ = ["EMBEDDED", "Loaded", "compiled", "end_tokens_of", "find", "load", "notes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,6 @@ class Loaded:
         return ModelSession(self.model, window, decoder=self.decoder, shape=shape, graphs=self.graphs)
 
 
-COMPILE = ("auto", "wait", "on", "off")
-"""Compiled passes: where they are faster and ready, where they are faster, wherever they can be had, nowhere."""
-
-
 def load(
     name: str | Path,
     *,
@@ -68,11 +65,11 @@ def load(
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
-    `compile` is one of `COMPILE`: `"off"` leaves all passes to transformers; `"on"` has them compiled where that can be
-    done, and says in the result why not; `"wait"` does so too, but not where compiled passes are slower than what they
-    replace (see `native.library`); `"auto"` is as `"wait"`, but lets no request wait for the compiler: what is not
-    there yet is made in the background, for the next time. A model whose passes are compiled loses its own copy of the
-    weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
+    `compile` is one of `settings.COMPILE`: `"off"` leaves all passes to transformers; `"on"` has them compiled where
+    that can be done, and says in the result why not; `"wait"` does so too, but not where compiled passes are slower
+    than what they replace (see `native.library`); `"auto"` is as `"wait"`, but lets no request wait for the compiler:
+    what is not there yet is made in the background, for the next time. A model whose passes are compiled loses its own
+    copy of the weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
 
     Nobody is asked anything, and nothing is fetched for a folder. Code that a model brings along runs only with
     `trust_remote_code`; without it, a model that cannot do without is refused.
@@ -80,9 +77,8 @@ def load(
     Raises `LoadError` for what is missing or broken, `CacheError` for an architecture that cannot go back, and
     `ConfigError` for a device that is not there; all before the weights are read where that can be known.
     """
-    if compile not in COMPILE:
-        raise ConfigError(f"compile is {compile!r}; choose one of {', '.join(COMPILE)}.")
-    weights = check_weights(weights)
+    check_settings(device=device, dtype=dtype, compile=compile, weights=weights)
+    weights = None if weights == "none" else weights
     path = find(str(name), revision, code=trust_remote_code)
     try:
         read = read_gguf if path.is_file() else read_folder

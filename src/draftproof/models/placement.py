@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from draftproof import settings
 from draftproof.errors import ConfigError
 from draftproof.records import Placement
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {name: getattr(torch, name) for name in settings.DTYPES if name != "auto"}
 
 
 def place(
@@ -16,16 +16,13 @@ def place(
 ) -> Placement:
     """Decide where a model runs and in which format.
 
-    `device` is one of `DEVICES`, or one with an index such as `"cuda:1"`; `dtype` is `"auto"` or a key of `DTYPES`;
+    `device` is one of `settings.DEVICES`, or one with an index such as `"cuda:1"`; `dtype` is one of `settings.DTYPES`;
     `stored` names the format of the weights on disk, where it is known; `because` is the reason to give for a device
     that was not left to `auto`. Raises `ConfigError` for an unknown name and
     for a device that is not there.
     """
+    settings.check_settings(device=device, dtype=dtype)
     kind, _, index = device.partition(":")
-    if kind not in DEVICES or (index and not index.isdecimal()):
-        raise ConfigError(f"unknown device {device!r}; choose one of {', '.join(DEVICES)}.")
-    if dtype != "auto" and dtype not in DTYPES:
-        raise ConfigError(f"unknown dtype {dtype!r}; choose one of auto, {', '.join(DTYPES)}.")
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         device, why = kind, {"cuda": "a CUDA GPU is there", "mps": "an Apple GPU is there", "cpu": "no GPU found"}[kind]
@@ -41,9 +38,9 @@ def place(
 def _require(kind: str, index: int) -> None:
     if kind == "cuda" and (not torch.cuda.is_available() or index >= torch.cuda.device_count()):
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise ConfigError(f"device cuda:{index} is not there ({found} CUDA devices found); try --device cpu.")
+        raise ConfigError(f"device cuda:{index} is not there ({found} CUDA devices found); try device='cpu'.")
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device mps is not there (it needs an Apple GPU); try --device cpu.")
+        raise ConfigError("device mps is not there (it needs an Apple GPU); try device='cpu'.")
 
 
 def _best_dtype(kind: str, stored: str | None) -> tuple[str, str]:

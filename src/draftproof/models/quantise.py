@@ -9,9 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from draftproof.errors import ConfigError, MissingExtraError
-
-WEIGHTS = ("none", "int8", "int4")
+from draftproof.settings import require_extra
 
 
 def quantise(model: PreTrainedModel, weights: str) -> None:
@@ -23,11 +21,9 @@ def quantise(model: PreTrainedModel, weights: str) -> None:
     """
     for name in ("torchao", "torch.utils._pytree"):  # what they tell at import is of no use to whoever decodes
         logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        from torchao import quantization
-        from torchao.quantization.granularity import PerGroup
-    except ImportError as error:
-        raise MissingExtraError("quantised weights need torchao: pip install 'draftproof[quantised]'") from error
+    require_extra("quantised", f"weights={weights!r}")
+    from torchao import quantization
+    from torchao.quantization.granularity import PerGroup
 
     def linear(module: nn.Module, name: str) -> bool:
         return isinstance(module, nn.Linear)
@@ -43,10 +39,3 @@ def quantise(model: PreTrainedModel, weights: str) -> None:
             weight_scale_dtype=torch.bfloat16,
         )
     quantization.quantize_(model, config, filter_fn=linear)
-
-
-def check_weights(weights: str | None) -> str | None:
-    """Return what to quantise to, None for nothing. Raises `ConfigError` for an unknown name."""
-    if weights is not None and weights not in WEIGHTS:
-        raise ConfigError(f"weights is {weights!r}; choose one of {', '.join(WEIGHTS)}.")
-    return None if weights == "none" else weights

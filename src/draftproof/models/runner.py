@@ -14,7 +14,7 @@ from draftproof.models.graph import Graph
 from draftproof.models.native.cache import NativeCache
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.windows import attention_windows
-from draftproof.records import MAX_K
+from draftproof.settings import MAX_K
 
 LONGEST_GRAPH = MAX_K + 1
 """Tokens of the longest pass that is captured as a graph; longer ones read prompts."""

@@ -12,7 +12,7 @@ from draftproof.models.session import Session
 from draftproof.options import DRAWING
 from draftproof.sampling.sampler import Sampler
 
-_FAULT = "the draft gave non-finite logits, so it guessed less; try another --draft-dtype"
+_FAULT = "the draft gave non-finite logits, so it guessed less; try another draft_dtype"
 
 
 class Draft:

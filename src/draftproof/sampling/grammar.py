@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from draftproof.errors import ConfigError, EngineError, MissingExtraError
+from draftproof.errors import ConfigError, EngineError
 from draftproof.options import Options
+from draftproof.settings import require_extra
 
 _BLANKS = r"[\x20\x0A]{0,20}"
 """What may stand between two parts of a JSON text, unless its schema says otherwise (`x-guidance`): without a limit a
@@ -74,12 +75,9 @@ class Grammar:
 
 
 def _library() -> tuple[Any, Any]:
-    try:
-        from llguidance import LLMatcher, hf
-    except ImportError as error:
-        raise MissingExtraError(
-            "json_schema and regex need llguidance; install it: pip install 'draftproof[grammar]'"
-        ) from error
+    require_extra("grammar", "text held to json_schema or regex")
+    from llguidance import LLMatcher, hf
+
     return LLMatcher, hf.from_tokenizer
 
 

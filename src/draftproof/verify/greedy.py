@@ -21,5 +21,5 @@ def judge(proposal: Proposal, logits: Tensor) -> Verdict:
     while accepted < len(proposal.tokens) and not broken[accepted] and proposal.tokens[accepted] == chosen[accepted]:
         accepted += 1
     if broken[accepted]:
-        raise EngineError("the target's logits are not numbers (NaN); try --dtype float32, or check the weights.")
+        raise EngineError("the target's logits are not numbers (NaN); try dtype='float32', or check the weights.")
     return Verdict(accepted, chosen[accepted])
