@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from statistics import median
 from typing import Literal
 
@@ -71,6 +72,27 @@ class Counts:
     """accepted / proposed over all guesses, those behind a rejection included; None when nothing was proposed."""
     tokens_per_round: float | None
     """tokens / rounds, corrections and bonuses included; None before the first round."""
+    acceptance_by_position: tuple[float, ...] = ()
+    """For each place in a round: of the rounds that proposed so many guesses, the share that kept the one there."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<Counts: {self.tokens} tokens in {self.rounds} rounds, "
+            f"{self.accepted} of {self.proposed} guesses accepted, {self.draft_passes} draft passes>"
+        )
+
+
+def acceptance_by_position(rounds: Iterable[Round]) -> tuple[float, ...]:
+    """Return, for each place in a round, the share of kept guesses, of rounds that proposed so many."""
+    proposed: list[int] = []
+    kept: list[int] = []
+    for one in rounds:
+        missing = max(0, len(one.proposed) - len(proposed))
+        proposed, kept = proposed + [0] * missing, kept + [0] * missing
+        for i in range(len(one.proposed)):
+            proposed[i] += 1
+            kept[i] += i < one.accepted
+    return tuple(k / n for k, n in zip(kept, proposed, strict=True))
 
 
 def count(rounds: Sequence[Round]) -> Counts:
@@ -90,6 +112,7 @@ def count(rounds: Sequence[Round]) -> Counts:
         cut=sum(r.cut for r in rounds),
         acceptance_rate=accepted / proposed if proposed else None,
         tokens_per_round=tokens / len(rounds) if rounds else None,
+        acceptance_by_position=acceptance_by_position(rounds),
     )
 
 
@@ -154,6 +177,36 @@ class Generation:
     def tokens_per_s(self) -> float | None:
         """Tokens a second over the whole request, reading the prompt included; None when nothing was generated."""
         return len(self.tokens) / self.seconds.total_s if self.tokens and self.seconds.total_s > 0 else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        """Tokens a second behind the prompt, reading it left out; None when nothing was generated."""
+        seconds = self.seconds.total_s - self.seconds.prompt_s
+        return len(self.tokens) / seconds if self.tokens and seconds > 0 else None
+
+    @property
+    def acceptance_by_position(self) -> tuple[float, ...]:
+        """As in `counts`, from the rounds, which files of earlier versions hold too."""
+        return acceptance_by_position(self.rounds)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return what there is to say of the text in a few words, by name."""
+        found = [("tokens", f"{len(self.tokens)}"), ("ended by", self.finish_reason), ("k", f"{self.k}")]
+        if self.counts.acceptance_rate is not None:
+            found.append(("accepted", f"{self.counts.acceptance_rate:.0%}"))
+        if self.tokens_per_s is not None:
+            found.append(("tokens per second", f"{self.tokens_per_s:.1f}"))
+        return found + ([] if self.identical is None else [("identical", "yes" if self.identical else "NO")])
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 40 else f"{self.text[:40]}…"
+        said = ", ".join(f"{name} {value}" for name, value in self._facts())
+        return f"<Generation {text!r}: {said}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._facts())
+        return f'<pre style="white-space: pre-wrap">{escape(self.text)}</pre><table>{rows}</table>'
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,11 @@ class Speculator:
         self.notes += [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
         self.clock = clock or DeviceClock(*devices)
 
+    def __repr__(self) -> str:
+        pair = f"{self.target.name!r}" + ("" if self.draft is None else f" with {self.draft.name!r}")
+        place = f"{self.target.placement.device} in {self.target.placement.dtype}"
+        return f"<Speculator {pair}: k {self.k}, {place}, numerics {self.numerics.kind}>"
+
     def _session(self, shape: int | None) -> ModelSession:
         return self.target.session(shape=shape)
 

@@ -46,6 +46,11 @@ class Loaded:
         """Return all that there is to say about how it was loaded."""
         return self.notes if self.why_not_compiled is None else (*self.notes, self.why_not_compiled)
 
+    def __repr__(self) -> str:
+        kind, placement = self.model.config.model_type, self.placement
+        bits = f", {placement.weights} weights" if placement.weights else ""
+        return f"<Loaded {self.name!r}: {kind} on {placement.device} in {placement.dtype}{bits}, {placement.passes}>"
+
     def session(self, window: int | None = None, *, shape: int | None = None) -> ModelSession:
         """Return a session of its own on this model; the arguments are those of `ModelSession`."""
         return ModelSession(self.model, window, decoder=self.decoder, shape=shape, graphs=self.graphs)

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from draftproof.records import Generation, Interval, Round
 
+POSITIONS = 5
+"""Most places of a round whose acceptance stands in the ledger."""
 ACCEPTED, OWN, REJECTED = "green", "bold blue", "red strike"
 
 
@@ -43,6 +45,16 @@ def cost_coefficient(speculative: Generation, plain: Generation | None) -> float
     return draft / target if draft is not None and target else None
 
 
+def _rate(tokens_per_s: float | None) -> str:
+    return "–" if tokens_per_s is None else f"{tokens_per_s:.2f}"
+
+
+def _by_position(shares: Sequence[float]) -> str:
+    """Name the share of kept guesses for the first places, and the last."""
+    told = [f"{share:.0%}" for share in shares]
+    return " ".join(told if len(told) <= POSITIONS else [*told[: POSITIONS - 1], "…", told[-1]]) if told else "–"
+
+
 def _ms(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1e3:.1f} ms"
 
@@ -54,7 +66,8 @@ def _optional(value: int) -> str:
 _ROWS: Sequence[tuple[str, Callable[[Generation], str]]] = (
     ("tokens written", lambda g: f"{g.counts.tokens:,}"),
     ("seconds, prompt included", lambda g: f"{g.seconds.total_s:.2f}"),
-    ("tokens per second", lambda g: "–" if g.tokens_per_s is None else f"{g.tokens_per_s:.2f}"),
+    ("tokens per second", lambda g: _rate(g.tokens_per_s)),
+    ("  behind the prompt", lambda g: _rate(g.decode_tokens_per_s)),
     ("target passes (rounds)", lambda g: f"{g.counts.target_passes:,}"),
     ("draft passes", lambda g: _optional(g.counts.draft_passes)),
     ("guesses", lambda g: _optional(g.counts.proposed)),
@@ -64,6 +77,7 @@ _ROWS: Sequence[tuple[str, Callable[[Generation], str]]] = (
         "acceptance rate (accepted / guesses)",
         lambda g: "–" if g.counts.acceptance_rate is None else f"{g.counts.acceptance_rate:.1%}",
     ),
+    ("  by position in the round", lambda g: _by_position(g.acceptance_by_position)),
     (
         "tokens per round",
         lambda g: "–" if g.counts.tokens_per_round is None or not g.k else f"{g.counts.tokens_per_round:.2f}",
