@@ -242,6 +242,8 @@ class Placement:
     """Who runs the passes: compiled code of ours, transformers' kernels from captured graphs, or transformers."""
     weights: str | None = None
     """What the weights were quantised to, if they were: here, or before they were stored."""
+    adapter: str | None = None
+    """The adapter that was merged into the weights, if one was."""
     own_code: bool = False
     """Whether code from the model's own files ran, as it was trusted."""
 

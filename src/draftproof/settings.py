@@ -25,10 +25,10 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "numerics": NUMERICS,
     "weights": WEIGHTS,
 }
-_EXTRAS = {"gguf": ("gguf", "accelerate"), "quantised": ("torchao",), "grammar": ("llguidance",)}
+_EXTRAS = {"adapters": ("peft",), "gguf": ("gguf", "accelerate"), "quantised": ("torchao",), "grammar": ("llguidance",)}
 """Optional packages by the extra that brings them."""
-_OF_THE_DRAFT = ("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_revision")
-NAMES = ("k", *_CHOICES, "compare_dtype", "revision", "trust_remote_code", *_OF_THE_DRAFT)
+_OF_THE_DRAFT = ("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_revision", "draft_adapter")
+NAMES = ("k", *_CHOICES, "compare_dtype", "revision", "adapter", "trust_remote_code", *_OF_THE_DRAFT)
 """What a setting is called in messages; the command line turns these into its switches."""
 
 

@@ -43,6 +43,8 @@ def bench(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
+    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     trust_remote_code: shell.TrustRemoteCode = False,
@@ -66,6 +68,7 @@ def bench(
             raise ConfigError(f"--engine {engine} is compared greedily, without other options; leave them out.")
         how: dict[str, Any] = {"k": at, "device": device, "dtype": dtype, "numerics": numerics, "weights": weights}
         how |= {"draft_weights": draft_weights, "compile": compile, "trust_remote_code": trust_remote_code}
+        how |= {"adapter": adapter, "draft_adapter": draft_adapter}
         shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         workloads = _workloads(workload, only, limit)

@@ -43,6 +43,8 @@ def certify(
     draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
+    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     trust_remote_code: shell.TrustRemoteCode = False,
@@ -67,7 +69,7 @@ def certify(
         check_k(k, least=1)
         how: dict[str, Any] = {"k": k, "device": device, "dtype": dtype, "numerics": numerics, "compile": compile}
         how |= {"weights": weights, "draft_weights": draft_weights, "draft_dtype": draft_dtype}
-        how |= {"trust_remote_code": trust_remote_code}
+        how |= {"trust_remote_code": trust_remote_code, "adapter": adapter, "draft_adapter": draft_adapter}
         if target is None:
             check_settings(**how)
         else:

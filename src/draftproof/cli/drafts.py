@@ -26,6 +26,7 @@ def drafts(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
     numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     trust_remote_code: shell.TrustRemoteCode = False,
@@ -42,13 +43,14 @@ def drafts(
         if len(set(draft)) < len(draft):
             raise ConfigError("a draft is named twice; name each once.")
         for one in draft:
-            shell.check_models(target, one, **how, numerics=numerics, weights=weights, draft_weights=draft_weights)
+            own: dict[str, Any] = {"weights": weights, "draft_weights": draft_weights, "adapter": adapter}
+            shell.check_models(target, one, **how, numerics=numerics, **own)
         shell.check_json(json_file)
         from draftproof.bench.workloads import read_workloads
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        loaded = shell.load_model(progress, target, weights=weights, **how)
+        loaded = shell.load_model(progress, target, weights=weights, adapter=adapter, **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
         from draftproof.results import DraftsResult, read_machine

@@ -16,15 +16,16 @@ def one_pass(
     cut: Annotated[int, typer.Option(help="Tokens taken off the end for the second pass.")] = 3,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
     trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
 ) -> None:
     """Show the prediction after every prefix from a single pass, and check that a shorter text changes none of them."""
     with shell.errors_in_one_line() as progress:
         shell.check_counts(cut=cut)
-        shell.check_models(model, device=device, dtype=dtype)
+        shell.check_models(model, device=device, dtype=dtype, adapter=adapter)
         shell.check_json(json_file)
-        how: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+        how: dict[str, Any] = {"trust_remote_code": trust_remote_code, "adapter": adapter}
         loaded = shell.load_model(progress, model, device=device, dtype=dtype, **how)
         from draftproof.bench.one_pass import one_pass as measure
         from draftproof.report.tables import one_pass_table

@@ -23,6 +23,8 @@ def precondition(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
+    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
     trust_remote_code: shell.TrustRemoteCode = False,
@@ -33,15 +35,17 @@ def precondition(
         wanted = _sizes(sizes)
         shell.check_counts(sweeps=sweeps, context=context)
         how: dict[str, Any] = {"device": device, "compile": compile, "trust_remote_code": trust_remote_code}
-        shell.check_models(model, draft, **how, dtype=dtype, weights=weights, draft_weights=draft_weights)
+        settings: dict[str, Any] = {"dtype": dtype, "weights": weights, "draft_weights": draft_weights}
+        settings |= {"adapter": adapter, "draft_adapter": draft_adapter}
+        shell.check_models(model, draft, **how, **settings)
         shell.check_models(model, compare_dtype=compare_dtype)
         shell.check_json(json_file)
-        jobs = [("target", model, dtype, weights, wanted)]
-        jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, wanted)]
-        jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, [1, 2])]
+        jobs = [("target", model, dtype, weights, adapter, wanted)]
+        jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, adapter, wanted)]
+        jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, draft_adapter, [1, 2])]
         loaded = [
-            (role, shell.load_model(progress, name, dtype=one, weights=bits, **how), ns)
-            for role, name, one, bits, ns in jobs
+            (role, shell.load_model(progress, name, dtype=one, weights=bits, adapter=change, **how), ns)
+            for role, name, one, bits, change, ns in jobs
         ]
         from draftproof.bench.precondition import Subject, context_tokens, time_passes
         from draftproof.clock import DeviceClock
@@ -51,7 +55,7 @@ def precondition(
         subjects = [
             Subject(one.session(), context_tokens(one.tokenizer, context + max(ns)), ns) for _, one, ns in loaded
         ]
-        warnings = [*trust.doubt_machine(), *(note for _, one, _ in loaded for note in one.told())]
+        warnings = [*trust.doubt_machine(), *dict.fromkeys(note for _, one, _ in loaded for note in one.told())]
         clock = DeviceClock(*(one.placement.device for _, one, _ in loaded))
         steps = (sweeps + 1) * sum(len(ns) for _, _, ns in loaded)
         with shell.bar(progress, "timing passes", steps) as advance:

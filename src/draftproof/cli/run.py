@@ -40,6 +40,8 @@ def run(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
     draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
+    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
+    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
     compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     numerics: Annotated[
         str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer.")
@@ -68,6 +70,7 @@ def run(
         how |= {"numerics": numerics, "revision": revision, "draft_revision": draft_revision}
         how |= {"draft_device": draft_device, "draft_dtype": draft_dtype, "draft_window": draft_window}
         how |= {"draft_weights": draft_weights, "trust_remote_code": trust_remote_code}
+        how |= {"adapter": adapter, "draft_adapter": draft_adapter}
         shell.check_models(target, draft, **how)
         shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe

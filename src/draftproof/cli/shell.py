@@ -15,7 +15,8 @@ import typer
 
 from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
-from draftproof.models.find import find, find_here
+from draftproof.models.adapter import check_here
+from draftproof.models.find import find
 from draftproof.options import DRAWING
 from draftproof.reading import STANDARD
 from draftproof.settings import check_draft_is_named, check_settings
@@ -89,9 +90,9 @@ def check_models(target: str, draft: str | None = None, **settings: Any) -> None
     check_settings(**settings)
     of_the_draft = {name: value for name, value in settings.items() if name.startswith("draft_")}
     check_draft_is_named(draft, **of_the_draft)
-    find_here(target, settings.get("revision"))
+    check_here(target, settings.get("revision"), settings.get("adapter"))
     if draft is not None:
-        find_here(draft, settings.get("draft_revision"))
+        check_here(draft, settings.get("draft_revision"), settings.get("draft_adapter"))
 
 
 def check_json(path: Path | None) -> None:
@@ -160,6 +161,8 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
 
 WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
 DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
+ADAPTER_HELP = "Folder or hub name of a LoRA adapter to merge into the target (needs peft); none: not the folder's own."
+DRAFT_ADAPTER_HELP = "The same for the draft."
 NUMERICS_HELP = "fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer."
 JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
 TrustRemoteCode = Annotated[

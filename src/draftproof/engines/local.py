@@ -38,7 +38,9 @@ class Speculator:
     off; unless they are compiled, all passes then take `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or
     `"auto"` (fixed in 16 bits and for quantised weights, fast in 32); `.numerics` says which it is, why, and at what
     price. `weights="int8"` quantises what is loaded here; the quantised target then is the target. The draft follows,
-    unless `draft_weights` says `"none"`. Code that lies among a model's files runs only with `trust_remote_code`.
+    unless `draft_weights` says `"none"`. `adapter` and `draft_adapter` are LoRA adapters, by folder or hub name, merged
+    into what is loaded here; a `PeftModel` is taken as it is. Code that lies among a model's files runs only with
+    `trust_remote_code`.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -58,6 +60,8 @@ class Speculator:
         draft_window: int | None = None,
         weights: str | None = None,
         draft_weights: str | None = None,
+        adapter: str | Path | None = None,
+        draft_adapter: str | Path | None = None,
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
         compile: str = "auto",
@@ -70,13 +74,13 @@ class Speculator:
         of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
         of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}
         check_settings(device=device, dtype=dtype, weights=weights, compile=compile, numerics=numerics, **of_the_draft)
-        check_draft_is_named(draft, **of_the_draft, draft_tokenizer=draft_tokenizer)
+        check_draft_is_named(draft, **of_the_draft, draft_adapter=draft_adapter, draft_tokenizer=draft_tokenizer)
         passes: dict[str, Any] = {
             "compile": compile,
             "keep_weights": keep_weights,
             "trust_remote_code": trust_remote_code,
         }
-        self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, **passes)
+        self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, adapter=adapter, **passes)
         self.draft: Loaded | None = None
         self.notes: list[str] = [*self.target.notes, *doubt_end(self.target.tokenizer, self.target.end_tokens)]
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
@@ -95,6 +99,7 @@ class Speculator:
                 draft_revision,
                 why,
                 weights=draft_weights or (weights if loaded_here else None),
+                adapter=draft_adapter,
                 **passes,
             )
             self.notes += [note for note in self.draft.notes if note not in notes_of(self.draft.model)]
@@ -102,7 +107,8 @@ class Speculator:
             widths = self._target_session.width, self._draft_session.width
             self.notes += check_pair(self.target, self.draft, widths)
             devices.append(self.draft.placement.device)
-        self.notes += [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
+        why_not = [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
+        self.notes = list(dict.fromkeys([*self.notes, *why_not]))
         self.clock = clock or DeviceClock(*devices)
 
     def __repr__(self) -> str:

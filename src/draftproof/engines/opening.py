@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from draftproof.errors import ConfigError, PairError
+from draftproof.errors import ConfigError
+from draftproof.models.given import unwrap
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
 from draftproof.models.session import ModelSession, check_cache, is_quantised
@@ -31,6 +32,7 @@ def open_model(
     compile: str = "auto",
     keep_weights: bool = False,
     weights: str | None = None,
+    adapter: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load `source` if it is a name, and take it as it is if it is a model."""
@@ -44,22 +46,23 @@ def open_model(
             compile=compile,
             keep_weights=keep_weights,
             weights=weights,
+            adapter=adapter,
             trust_remote_code=trust_remote_code,
         )
         return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
-    if (device, dtype, revision, weights) != ("auto", "auto", None, None):
+    if (device, dtype, revision, weights, adapter) != ("auto", "auto", None, None, None):
         raise ConfigError(
-            "device, dtype, revision and weights are for models that are loaded here; this one is loaded already."
+            "device, dtype, revision, weights and adapter are for models that are loaded here; this one is loaded "
+            "already."
         )
     if isinstance(source, Loaded):
         wanted = compile == "on" and source.decoder is None and not source.graphs
         return compiled(source, "on", keep_weights=True) if wanted else source
-    if not isinstance(source, PreTrainedModel):
-        raise PairError(f"expected a name, a path or a transformers model, got {type(source).__name__}.")
-    check_cache(source)
-    placement = Placement(str(source.device), str(source.dtype).removeprefix("torch."), "as the model was given")
-    name = source.config.name_or_path or "model"
-    given = Loaded(name, source, tokenizer, placement, end_tokens_of(source), notes_of(source))
+    model, told = unwrap(source)
+    check_cache(model)
+    placement = Placement(str(model.device), str(model.dtype).removeprefix("torch."), "as the model was given")
+    name = model.config.name_or_path or "model"
+    given = Loaded(name, model, tokenizer, placement, end_tokens_of(model), (*told, *notes_of(model)))
     # a second copy of somebody's weights, which they may go on changing, is made only when asked for
     return compiled(given, "on" if compile == "on" else "off", keep_weights=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +105,15 @@ def require_memory(name: str, needed: int, placement: Placement) -> None:
         )
 
 
-def judge_loading(name: str, info: dict[str, Any], config: Any) -> tuple[str, ...]:
-    """Return notes on what transformers says it did with the weights.
+def judge_loading(
+    name: str, info: dict[str, Any], config: Any, needed: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Return notes on what transformers says it did with the weights; `needed` are those that are used, None for all.
 
     Raises `LoadError` where the model would run with random numbers, and where the weights are of a deeper model.
     """
-    missing = sorted(info["missing_keys"])
-    mismatched = sorted(str(m[0]) for m in info["mismatched_keys"])
+    missing = sorted(key for key in info["missing_keys"] if needed is None or key in needed)
+    mismatched = sorted(str(m[0]) for m in info["mismatched_keys"] if needed is None or str(m[0]) in needed)
     if missing or mismatched:
         what = f"lacks the weight {missing[0]!r}" if missing else f"has {mismatched[0]!r} in another shape than it says"
         more = len(missing) + len(mismatched) - 1

@@ -18,7 +18,7 @@ def find(name: str, revision: str | None = None, *, code: bool = False) -> Path:
 
     `code` has Python files downloaded too.
     """
-    return find_here(name, revision) or _download(name, revision, code)
+    return find_here(name, revision) or download(name, revision, code)
 
 
 def find_here(name: str, revision: str | None = None) -> Path | None:
@@ -36,7 +36,7 @@ def _find_here(name: str) -> Path | None:
         return Path(__file__).parent.parent / "pair" / EMBEDDED[name]
     path = Path(name).expanduser()
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
             raise LoadError(f"{name!r} is a folder without config.json; give the folder that holds the model's files.")
         return path
     if path.is_file():
@@ -50,7 +50,8 @@ def _find_here(name: str) -> Path | None:
     return None
 
 
-def _download(name: str, revision: str | None, code: bool) -> Path:
+def download(name: str, revision: str | None = None, code: bool = False) -> Path:
+    """Return the folder with the files of a hub name. Raises `LoadError`."""
     from huggingface_hub import snapshot_download
 
     try:

@@ -7,7 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from draftproof.errors import LoadError
 from draftproof.models.checkpoint import check_weight_files, judge_loading
@@ -23,8 +29,10 @@ from draftproof.models.declared import (
     refuse_other_weights,
 )
 from draftproof.models.placement import DTYPES
-from draftproof.models.session import refuse_unsupported
+from draftproof.models.support import refuse_unsupported
+from draftproof.models.text_side import text_weights
 from draftproof.models.tokenizer import read_tokenizer
+from draftproof.models.wrapper import wrapper_class
 from draftproof.records import Placement
 
 Read = tuple[PreTrainedModel, Any, Placement, tuple[str, ...]]
@@ -48,26 +56,28 @@ def read_folder(
         config = AutoConfig.from_pretrained(path, trust_remote_code=trust, local_files_only=True)
     stored = str(getattr(config, "dtype", None) or "").removeprefix("torch.") or None
     placement = decide(stored=stored)
-    known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     foreign = bool(code) and trust
-    if not known and not foreign and not config.is_encoder_decoder:
+    auto, kind = _class_of(config)
+    if kind is None and not foreign and not config.is_encoder_decoder:
         raise LoadError(f"{name!r} is a {config.model_type!r} model, which does not write text token by token.")
     if not foreign:
-        refuse_unsupported(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)] if known else None)
+        refuse_unsupported(config, kind)
     notes = check_weight_files(name, path, placement, quantised=quantised is not None)
     tokenizer, of_tokenizer = read_tokenizer(name, path, trust=trust)
     with never_asking():
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = auto.from_pretrained(
             path,
             dtype=DTYPES[placement.dtype],
             output_loading_info=True,
             trust_remote_code=trust,
             local_files_only=True,
             use_safetensors=True,
+            adapter_kwargs=_NO_ADAPTER,
         )
     if foreign:
         refuse_unsupported(model.config, type(model))
-    notes += judge_loading(name, info, model.config)
+    wrapper = model.config.get_text_config(decoder=True) is not model.config
+    notes += judge_loading(name, info, model.config, text_weights(model) if wrapper else None)
     notes += of_tokenizer
     ran = any(is_own_code(one) for one in (model.config, model, tokenizer))
     if code and not ran:
@@ -79,3 +89,15 @@ def read_folder(
             placement, weights=quantised, reason=f"{placement.reason}; weights stored quantised ({quantised})"
         )
     return model, tokenizer, placement, notes
+
+
+_NO_ADAPTER = {"subfolder": "no-adapter"}
+"""Where transformers is to look for an adapter beside the model: in no folder. Applying one is not left to it."""
+
+
+def _class_of(config: PreTrainedConfig) -> tuple[Any, type[PreTrainedModel] | None]:
+    """Return what loads a model of this configuration, and its class; None for one that writes no text."""
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    kind = wrapper_class(config)
+    return kind or AutoModelForCausalLM, kind

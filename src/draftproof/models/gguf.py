@@ -14,7 +14,7 @@ from draftproof.models.checkpoint import judge_loading, refuse_deeper, require_m
 from draftproof.models.declared import never_asking
 from draftproof.models.folder import Read
 from draftproof.models.placement import DTYPES
-from draftproof.models.session import refuse_unsupported
+from draftproof.models.support import refuse_unsupported
 from draftproof.models.tokenizer import read_gguf_tokenizer
 from draftproof.records import Placement
 

@@ -10,14 +10,17 @@ from typing import Any, Literal
 from transformers import PreTrainedModel
 
 from draftproof.errors import CompileError, DraftproofError, LoadError, brief
+from draftproof.models.adapter import Adapter, settle
 from draftproof.models.find import EMBEDDED, find
 from draftproof.models.folder import read_folder
 from draftproof.models.gguf import read_gguf
+from draftproof.models.merge import about_base, merge_and_take_text_side, tokenizer_of
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.placement import place
 from draftproof.models.quantise import quantise
 from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
 from draftproof.models.shipped import end_tokens_of, notes_of
+from draftproof.models.text_side import text_side
 from draftproof.models.windows import masks_by_length
 from draftproof.records import Placement
 from draftproof.settings import check_settings
@@ -66,6 +69,7 @@ def load(
     compile: str = "off",
     keep_weights: bool = False,
     weights: str | None = None,
+    adapter: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
@@ -76,6 +80,10 @@ def load(
     what is not there yet is made in the background, for the next time. A model whose passes are compiled loses its own
     copy of the weights unless `keep_weights`. `weights` quantises it first (see `models.quantise`).
 
+    `adapter` is a LoRA adapter's folder or hub name, to be merged into the weights before all that (see
+    `models.merge`); `"none"` leaves out one that lies in the model's own folder. Of a model that also sees, the text
+    side is loaded.
+
     Nobody is asked anything, and nothing is fetched for a folder. Code that a model brings along runs only with
     `trust_remote_code`; without it, a model that cannot do without is refused.
 
@@ -84,13 +92,15 @@ def load(
     """
     check_settings(device=device, dtype=dtype, compile=compile, weights=weights)
     weights = None if weights == "none" else weights
-    path = find(str(name), revision, code=trust_remote_code)
+    found = find(str(name), revision, code=trust_remote_code)
+    path, changes, told = settle(str(name), found, None if adapter is None else str(adapter))
     try:
         read = read_gguf if path.is_file() else read_folder
 
         def fresh() -> Loaded:
             decide = partial(place, device, dtype, because=because)
-            loaded = _ready(str(name), *read(str(name), path, decide, weights=weights, trust=trust_remote_code))
+            model, tokenizer, where, notes = read(str(name), path, decide, weights=weights, trust=trust_remote_code)
+            loaded = _ready(str(name), model, tokenizer, where, (*told, *notes), changes)
             return loaded if weights is None else _quantised(loaded, weights)
 
         try:
@@ -106,10 +116,25 @@ def load(
         ) from error
 
 
-def _ready(name: str, model: PreTrainedModel, tokenizer: Any, placement: Placement, notes: tuple[str, ...]) -> Loaded:
+def _ready(
+    name: str,
+    model: PreTrainedModel,
+    tokenizer: Any,
+    placement: Placement,
+    notes: tuple[str, ...],
+    adapter: Adapter | None,
+) -> Loaded:
+    if adapter is None:
+        model, told = text_side(model)
+    else:
+        model, told = merge_and_take_text_side(model.eval(), adapter)
+        tokenizer, of_tokenizer = tokenizer_of(adapter, tokenizer, model)
+        told = (*about_base(adapter, name), *told, *of_tokenizer)
+        reason = f"{placement.reason}; adapter {adapter.name!r} merged into the weights"
+        placement = replace(placement, reason=reason, adapter=adapter.name)
     model = model.to(placement.device).eval()
     check_cache(model)
-    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), notes + notes_of(model))
+    return Loaded(name, model, tokenizer, placement, end_tokens_of(model), (*notes, *told, *notes_of(model)))
 
 
 def _quantised(loaded: Loaded, weights: str) -> Loaded:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from transformers import PreTrainedModel
@@ -15,6 +13,7 @@ from transformers import PreTrainedModel
 from draftproof.errors import CacheError, ConfigError, first_line
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.runner import NativeRunner, Runner, TransformersRunner
+from draftproof.models.support import refuse_unsupported
 from draftproof.models.windows import attention_windows, window_of
 
 CHUNK = 512
@@ -171,39 +170,6 @@ def _checked_window(own: int | None, wanted: int | None) -> int | None:
     if wanted < 1 or (own is not None and wanted > own):
         raise ConfigError(f"a window of {wanted} tokens is not possible; the model allows 1 to {own or 'any number'}.")
     return wanted
-
-
-_SUPPORTED_LAYERS = {"full_attention", "sliding_attention"}
-
-
-def refuse_unsupported(config: Any, model_class: type[PreTrainedModel] | None) -> None:
-    """Raise `CacheError` for a model whose past cannot be addressed by position; needs no weights."""
-    name = f"{config.model_type!r}"
-    if config.is_encoder_decoder or model_class is None:
-        raise CacheError(f"{name} is an encoder-decoder model; draftproof works with decoder-only models.")
-    config = config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ()) - _SUPPORTED_LAYERS
-    if kinds or getattr(model_class, "_is_stateful", False):
-        what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else "a recurrent state"
-        raise CacheError(
-            f"{name} has {what}, which cannot go back after a rejected guess. "
-            "Choose a model whose layers are all attention (full or sliding window)."
-        )
-    if "position_ids" not in inspect.signature(model_class.forward).parameters:
-        raise CacheError(f"{name} does not take positions, so its cache cannot be addressed by position.")
-    module = sys.modules[model_class.__module__]
-    windowed = getattr(config, "sliding_window", None) is not None
-    own_way = windowed and not hasattr(module, "create_sliding_window_causal_mask")
-    if own_way or hasattr(config, "keep_window_size"):
-        raise CacheError(
-            f"{name} declares a window that it applies in a way of its own, so going back beyond it is not safe; "
-            "choose another model."
-        )
-    if (config._attn_implementation or "sdpa") not in ("eager", "sdpa"):
-        raise CacheError(
-            f"{name} was loaded with attention {config._attn_implementation!r}, which takes no mask; "
-            "load it with attn_implementation='sdpa' or 'eager'."
-        )
 
 
 SMALL_WINDOW = 64

@@ -21,10 +21,15 @@ _FILES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json",
 """What a tokenizer is read from, whoever wrote it."""
 
 
+def has_tokenizer(path: Path) -> bool:
+    """Whether what a tokenizer is read from lies in the folder `path`."""
+    return any(found for pattern in _FILES for found in path.glob(pattern))
+
+
 def read_tokenizer(name: str, path: Path, *, trust: bool = False) -> tuple[Any, tuple[str, ...]]:
     """Return the tokenizer in the folder `path`, and notes. Raises `LoadError`; its own code runs only with `trust`."""
     code = tokenizer_code(read_json_if_there(path / "tokenizer_config.json"))
-    if not (code and trust) and not any(found for pattern in _FILES for found in path.glob(pattern)):
+    if not (code and trust) and not has_tokenizer(path):
         if code:
             raise LoadError(wants_code(f"the tokenizer of {name!r}", code))
         raise LoadError(
