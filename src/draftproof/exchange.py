@@ -18,7 +18,7 @@ class Proposal:
     catch_up_passes: int = 0
     """Of these, passes that only read in accepted text and guessed nothing."""
     fault: str | None = None
-    """What went wrong in the proposer, if anything: the text is not affected, the speed is."""
+    """Why the proposer guessed less, or worse, than it might, if it did: the text is not affected, the speed is."""
     q: Sequence[Any] | None = None
     """The laws that the guesses were really drawn from, `[width]` each; None if they were chosen, not drawn."""
 

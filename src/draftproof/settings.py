@@ -10,6 +10,8 @@ from draftproof.errors import ConfigError, MissingExtraError
 
 MAX_K = 64
 """Most guesses a round may ask for."""
+DRAFT_CONTEXT = 512
+"""Tokens of a prompt that a draft reads, the last ones, unless asked for more."""
 DEVICES = ("auto", "cpu", "cuda", "mps")
 """Kinds of devices; all but `auto` may be followed by an index, as in `cuda:1`."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -27,7 +29,10 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 }
 _EXTRAS = {"adapters": ("peft",), "gguf": ("gguf", "accelerate"), "quantised": ("torchao",), "grammar": ("llguidance",)}
 """Optional packages by the extra that brings them."""
-_OF_THE_DRAFT = ("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_revision", "draft_adapter")
+_OF_THE_DRAFT = (
+    *("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_context"),
+    *("draft_revision", "draft_adapter"),
+)
 NAMES = ("k", *_CHOICES, "compare_dtype", "revision", "adapter", "trust_remote_code", *_OF_THE_DRAFT)
 """What a setting is called in messages; the command line turns these into its switches."""
 
@@ -43,7 +48,7 @@ def check_settings(**given: Any) -> None:
             continue
         if kind == "k":
             check_k(value)
-        elif kind == "window":
+        elif kind in ("window", "context"):
             check_number(name, value)
         elif kind in _CHOICES:
             known, _, index = value.partition(":") if kind == "device" and isinstance(value, str) else (value, "", "")

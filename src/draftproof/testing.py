@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -97,13 +97,15 @@ class TableSession:
         ends = range(len(sequence) - last + 1, len(sequence) + 1)
         return torch.tensor([list(self._rule(sequence[:end])) for end in ends])
 
-    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
         written: list[int] = []
         logits: list[float] = []
         for _ in range(count):
             best, token = self.read([*sequence, *written])[0].max(dim=-1)
             written.append(int(token))
             logits.append(float(best))
+            if int(token) in ends:
+                break
         return written, logits
 
 

@@ -227,7 +227,7 @@ def test_output_sizes_that_no_padding_explains_are_named_unless_the_tokenizers_w
     assert "output sizes 300 (target) and 260 (draft)" in hook.generation.warnings[0]
     padded = random_model(seed=5, vocab_size=303)
     assert torch.equal(plain(model, custom_generate=(hook := custom_generate(padded))), expected)
-    assert hook.generation.warnings == ()
+    assert not any("output sizes" in warning for warning in hook.generation.warnings)
     ours, theirs = byte_tokenizer(added=[f"<{i}>" for i in range(44)]), byte_tokenizer(added=["<0>", "<1>"])
     hook = custom_generate(other, tokenizer=ours, draft_tokenizer=theirs)
     plain(model, custom_generate=hook)

@@ -10,7 +10,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCau
 
 from draftproof import CacheError, ConfigError, Speculator
 from draftproof.models.session import ModelSession, check_cache, common_prefix
-from draftproof.propose.draft import Draft
 from draftproof.testing import noisy
 from tests.architectures import CONFIGS, build
 
@@ -99,26 +98,6 @@ def test_proposals_are_those_of_a_draft_without_a_cache(model):
         text += chunk.round.tokens
         assert len(speculator._draft_session.held) <= len(text) - 1 + chunk.round.draft_passes
     assert len(text) == 84
-
-
-@pytest.mark.parametrize("length", [31, 32, 33, 200])
-def test_a_prompt_around_or_beyond_the_drafts_window_changes_nothing(model, length):
-    prompt = [(11 * i + 3) % 300 for i in range(length)]
-    made = Speculator(model, model, k=4, draft_window=32).generate(prompt, max_new_tokens=20)
-    plain = Speculator(model).generate(prompt, max_new_tokens=20)
-    assert made.tokens == plain.tokens
-    assert made.counts.proposed == {31: 2, 32: 1}.get(length, 0)
-    assert made.counts.acceptance_rate in (None, 1.0)
-
-
-def test_past_its_window_the_draft_reads_nothing_again(model):
-    speculator = Speculator(model, model, k=4, draft_window=64)
-    seen = count_tokens(speculator._draft_session)
-    made = speculator.generate([5, 9, 7], max_new_tokens=200)
-    assert made.tokens == Speculator(model).generate([5, 9, 7], max_new_tokens=200).tokens
-    assert max(seen) <= 4 + 2
-    assert sum(seen) <= 64
-    assert any(r.proposed for r in made.rounds)
 
 
 @pytest.mark.parametrize(("prompt", "k"), [(50, 8), (56, 16), (63, 3)])
@@ -238,9 +217,3 @@ def test_a_run_depends_on_no_run_before_it(model):
     again = speculator.generate([5, 9, 7], max_new_tokens=40)
     assert again.counts == first.counts != other.counts
     assert [r.proposed for r in again.rounds] == [r.proposed for r in first.rounds]
-
-
-def test_proposers_need_no_reading_of_a_one_token_prompt(model):
-    session = ModelSession(model)
-    Draft(session, 300).begin([7], 10)
-    assert session.passes == 0

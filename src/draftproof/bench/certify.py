@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -60,7 +60,7 @@ class LawSession:
     def read(self, sequence: Sequence[int], last: int = 1) -> Any:
         return [self._law(sequence[:end]) for end in range(len(sequence) - last + 1, len(sequence) + 1)]
 
-    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
         raise NotImplementedError("a table is sampled, not followed greedily")
 
 

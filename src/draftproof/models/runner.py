@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -36,10 +36,13 @@ class Runner(Protocol):
         """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
         ...
 
-    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+    def write(
+        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+    ) -> tuple[list[int], list[float]]:
         """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, reading all but the last.
 
-        Returns those tokens and their logits.
+        Behind one of `ends` it stops, unless looking at a token would make the device wait. Returns those tokens and
+        their logits.
         """
         ...
 
@@ -57,8 +60,10 @@ class NativeRunner:
     def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
         return self._cache.read(tokens, start, last)
 
-    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
-        return self._cache.write(tokens, start, count)
+    def write(
+        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+    ) -> tuple[list[int], list[float]]:
+        return self._cache.write(tokens, start, count, ends)
 
 
 class TransformersRunner:
@@ -96,7 +101,9 @@ class TransformersRunner:
     def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
         return self._rows(torch.tensor([list(tokens)], device=self.model.device), start, last)
 
-    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+    def write(
+        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+    ) -> tuple[list[int], list[float]]:
         ids = torch.tensor([list(tokens)], device=self.model.device)
         written, logits = [], []
         for _ in range(count):  # nothing is fetched from the device before the last
@@ -105,6 +112,8 @@ class TransformersRunner:
             ids = token.view(1, 1)
             written.append(token)
             logits.append(best)
+            if token.device.type == "cpu" and int(token) in ends:
+                break
         return torch.stack(written).tolist(), torch.stack(logits).tolist()
 
     def _rows(self, ids: torch.Tensor, start: int, last: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,9 +46,10 @@ class Session(Protocol):
         """Stand on `sequence`, and return the logits at its final `last` positions, `[last, width]`."""
         ...
 
-    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
         """Stand on `sequence`, then on its `count` most likely next tokens, one pass each; all but the last are read.
 
+        Behind one of `ends` it may stop earlier.
         Returns those tokens and their logits; of equal logits the lowest id is taken, and NaN counts as the largest.
         """
         ...
@@ -132,7 +133,7 @@ class ModelSession:
         if self._window is not None and length > self._window:
             raise ConfigError(f"a text of {length} tokens does not fit: {beyond(self._window)}.")
 
-    def write(self, sequence: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
         assert sequence and count > 0
         with self._lock, torch.inference_mode():
             self._refuse_beyond(len(sequence) + count - 1)
@@ -141,8 +142,8 @@ class ModelSession:
                 self._read(sequence[:-1], 1)
                 start = len(sequence) - 1
             del self.held[start:]
-            tokens, logits = self.runner.write(sequence[start:], start, count)
-            self.passes += count
+            tokens, logits = self.runner.write(sequence[start:], start, count, ends)
+            self.passes += len(tokens)
             self.held.extend([*sequence[start:], *tokens[:-1]])
             return tokens, logits
 

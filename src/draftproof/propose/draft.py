@@ -11,8 +11,10 @@ from draftproof.exchange import Proposal
 from draftproof.models.session import Session
 from draftproof.options import DRAWING
 from draftproof.sampling.sampler import Sampler
+from draftproof.settings import DRAFT_CONTEXT
 
 _FAULT = "the draft gave non-finite logits, so it guessed less; try another draft_dtype"
+_BEYOND = "the draft guessed tokens that the target does not know, so it guessed less"
 
 
 class Draft:
@@ -20,52 +22,75 @@ class Draft:
 
     With a `sampler` that does more than take the largest logit, the request's transforms are applied to the draft's
     rows too: under the rules that draw, guesses are drawn and carry their laws; under coupled sampling they are chosen
-    with the noise that the target will choose with. It then stops behind a guessed end token.
+    with the noise that the target will choose with. It stops behind a guessed end token.
 
     A round of k guesses costs k passes: what the draft has not read yet (the target's correction, or its own last guess
-    after a full acceptance) rides along in the first. Near the end of the draft's window it guesses fewer tokens, and
-    beyond it none. Guesses at or above `vocabulary` (the target's number of logits) are never offered.
+    after a full acceptance) rides along in the first. Guesses at or above `vocabulary` (the target's number of logits)
+    are never offered.
+
+    The draft stands on a *view* of the text: its end. It begins with the last `context` tokens of the prompt and grows
+    with the text; when it fills the draft's window, it begins anew with so many of the last tokens, at most half a
+    window; and it begins behind a token that the draft does not know. Whatever it leaves out, the text stays the
+    target's.
     """
 
     def __init__(
-        self, session: Session, vocabulary: int, sampler: Sampler | None = None, end_tokens: Collection[int] = ()
+        self,
+        session: Session,
+        vocabulary: int,
+        sampler: Sampler | None = None,
+        end_tokens: Collection[int] = (),
+        context: int = DRAFT_CONTEXT,
     ) -> None:
         self.session = session
         self.vocabulary = vocabulary
         self._sampler = None if sampler is None or sampler.untouched else sampler
         self._end_tokens = frozenset(end_tokens)
+        self._context = context
+        self._start = 0
+        """Where the view begins."""
+        self._looked = 0
+        """Tokens of the text that were looked at for ones that the draft does not know."""
+        self._unknown: int | None = None
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:
-        self.session.reset(reserve)
-        if len(prompt) > 1 and self._room(prompt) > 0:
-            self.session.read(prompt[:-1])
+        self._start = max(0, len(prompt) - self._context)
+        self._looked = self._start
+        view = self._view(prompt)
+        self.session.reset(reserve - self._start)
+        if len(view) > 1:
+            self.session.read(view[:-1])
 
     def propose(self, sequence: Sequence[int], k: int) -> Proposal:
-        count = min(k, self._room(sequence))
-        if count <= 0:
-            return Proposal(())
+        view = self._view(sequence)
+        window = self.session.window
+        count = k if window is None else min(k, window - len(view) + 1)
+        if not view or count <= 0:
+            return Proposal((), fault=self._missing())
         if self._sampler is not None:
-            return self._sample(sequence, count, self._sampler.look_ahead())
-        tokens, logits = self.session.write(sequence, count)
+            return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead())
+        tokens, logits = self.session.write(view, count, self._end_tokens)
         guesses: list[int] = []
-        fault = None
+        fault = self._missing()
         for token, logit in zip(tokens, logits, strict=True):
             if not isfinite(logit):
                 fault = _FAULT
                 break
             if token >= self.vocabulary:
+                fault = _BEYOND
                 break
             guesses.append(token)
-        return Proposal(tuple(guesses), count, catch_up_passes=0 if guesses else count, fault=fault)
+        passes = len(tokens)
+        return Proposal(tuple(guesses), passes, catch_up_passes=0 if guesses else passes, fault=fault)
 
-    def _sample(self, sequence: Sequence[int], count: int, sampler: Sampler) -> Proposal:
+    def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler) -> Proposal:
         text = list(sequence)
         laws: list[Any] | None = [] if sampler.rule in DRAWING else None
-        passes, fault = 0, None
+        passes, fault = 0, self._missing()
         while passes < count and not (passes and text[-1] in self._end_tokens):
             if text[-1] >= self.session.width:
                 break  # the request's transforms chose a token that the draft does not know
-            row = self.session.read(text)[-1]
+            row = self.session.read(text[start:])[-1]
             passes += 1
             try:
                 if laws is None:
@@ -79,9 +104,22 @@ class Draft:
         guesses = tuple(text[len(sequence) :])
         return Proposal(guesses, passes, catch_up_passes=0 if guesses else passes, fault=fault, q=laws)
 
-    def _room(self, sequence: Sequence[int]) -> int:
-        """How many guesses the draft can make after `sequence`: each pass reads all that stands before the guess."""
-        if self.session.width < self.vocabulary and max(sequence) >= self.session.width:
-            return 0  # the text holds a token that the draft does not know
+    def _view(self, text: Sequence[int]) -> Sequence[int]:
+        """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before."""
+        for i in range(self._looked, len(text)):
+            if text[i] >= self.session.width:
+                self._start = i + 1
+                self._unknown = text[i] if self._unknown is None else self._unknown
+        self._looked = len(text)
         window = self.session.window
-        return len(sequence) + (1 << 30) if window is None else window - len(sequence) + 1
+        if window is not None and len(text) - self._start > window:
+            self._start = len(text) - max(1, min(self._context, window // 2))
+        return text[self._start :]
+
+    def _missing(self) -> str | None:
+        if self._unknown is None:
+            return None
+        return (
+            f"the text holds token {self._unknown}, which the draft does not know (it has {self.session.width}), so it "
+            "guesses from what stands behind such tokens, and nothing right after one"
+        )

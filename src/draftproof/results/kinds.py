@@ -48,6 +48,8 @@ class Recipe:
     """Most tokens the target can read; None when it sets no limit."""
     draft_window: int | None
     """The same for the draft, as lowered by an option."""
+    draft_context: int | None = None
+    """Tokens of a prompt that the draft reads, the last ones; None without a draft, and where it read all."""
     n: int = 1
     """Texts that were asked for, each from its own stream of chance."""
     messages: tuple[dict[str, Any], ...] | None = None

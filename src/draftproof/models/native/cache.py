@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -70,16 +70,18 @@ class NativeCache:
         )
         return logits[:, : decoder.width]
 
-    def write(self, tokens: Sequence[int], start: int, count: int) -> tuple[list[int], list[float]]:
+    def write(
+        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+    ) -> tuple[list[int], list[float]]:
         """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, in one call.
 
-        Returns them and their logits. All but the last have been read.
+        It stops behind one of `ends`. Returns them and their logits. All but the last have been read.
         """
         ids = self._checked(tokens)
         self.reserve(start + len(tokens) + count)
         decoder = self._decoder
         written, best = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
-        decoder.library.draftproof_write(
+        done = decoder.library.draftproof_write(
             ctypes.byref(decoder.structure),
             ctypes.byref(self._place),
             ids,
@@ -87,7 +89,9 @@ class NativeCache:
             start,
             count,
             decoder.width,
+            (ctypes.c_int32 * len(ends))(*ends),
+            len(ends),
             written,
             best,
         )
-        return list(written), list(best)
+        return written[:done], best[:done]

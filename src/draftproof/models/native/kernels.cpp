@@ -578,9 +578,11 @@ void draftproof_read(const Model* m, const Place* at, const int32_t* tokens, int
   pass(*m, *at, tokens, n, start, rows, logits, shared);
 }
 
-// Reads n tokens, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last.
-void draftproof_write(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start, int32_t count,
-                      int32_t vocabulary, int32_t* written, float* best) {
+// Reads n tokens, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last;
+// fewer, if one of them is among the `ends`. Returns how many.
+int32_t draftproof_write(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start,
+                         int32_t count, int32_t vocabulary, const int32_t* ends, int32_t n_ends, int32_t* written,
+                         float* best) {
   static thread_local Work work;
   static thread_local std::vector<float> logits;
   logits.resize(m->head.rows);
@@ -588,9 +590,10 @@ void draftproof_write(const Model* m, const Place* at, const int32_t* tokens, in
   float* row = logits.data();
   constexpr int PARTS = 64;
   float top[PARTS];
-  int32_t where[PARTS];
+  int32_t where[PARTS], done = 0;
+  bool over = false;
 #pragma omp parallel
-  for (int step = 0; step < count; step++) {
+  for (int step = 0; step < count && !over; step++) {
     if (step == 0) pass(*m, *at, tokens, n, start, 1, row, shared);
     else pass(*m, *at, written + step - 1, 1, start + n + step - 1, 1, row, shared);
 #pragma omp for
@@ -612,8 +615,11 @@ void draftproof_write(const Model* m, const Place* at, const int32_t* tokens, in
           if (top[part] != top[part]) break;
         }
       written[step] = where[found], best[step] = top[found];
+      over = std::find(ends, ends + n_ends, where[found]) != ends + n_ends;
+      done = step + 1;
     }
   }
+  return done;
 }
 
 // Nothing but reading, as a pass reads its weights: what the memory can do.
