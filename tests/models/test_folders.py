@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, TorchAoConfig
 
 from draftproof import LoadError, Speculator
 from draftproof.models.load import load
@@ -121,3 +122,41 @@ def test_a_broken_tokenizer_is_one_sentence(folder, file, content):
         load(folder)
     assert "\n" not in str(error.value)
     assert not str(error.value).rstrip(".").endswith((":", ","))
+
+
+QUANTISED = [
+    {"quant_method": "gptq", "bits": 4},
+    {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"},
+    {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+    {"quant_method": "bitsandbytes", "load_in_4bit": True},
+    {"load_in_8bit": True},
+    {"quant_method": "quanto", "weights": "int8"},
+    {"quant_method": "from-the-future"},
+    {"quant_method": 3},
+    {},
+    "int8",
+]
+
+
+@pytest.mark.parametrize("declared", QUANTISED)
+@pytest.mark.parametrize("weights", [None, "int8"])
+def test_weights_that_are_quantised_already_are_told_before_loading(folder, declared, weights):
+    edit(folder / "config.json", quantization_config=declared)
+    refused = r"is quantised .* in a way that cannot be run here: .*\. Give the model that it was made from"
+    with pytest.raises(LoadError, match="is already quantised.*leave out --weights" if weights else refused) as error:
+        load(folder, weights=weights)
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_of_torchao_runs_as_it_is_and_is_not_quantised_again(folder, tmp_path):
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+
+    how = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())
+    stored = save(AutoModelForCausalLM.from_pretrained(folder, quantization_config=how), tmp_path / "torchao")
+    speculator = Speculator(stored, stored, k=3)
+    assert speculator.target.placement.weights == "torchao"
+    assert "weights stored quantised (torchao)" in speculator.target.placement.reason
+    made = speculator.generate(PROMPT, max_new_tokens=20, check=True)
+    assert (made.identical, made.counts.acceptance_rate) == (True, 1.0)
+    with pytest.raises(LoadError, match=r"already quantised \(torchao\), so it cannot be quantised to int8"):
+        load(stored, weights="int8")

@@ -217,3 +217,18 @@ def test_a_run_depends_on_no_run_before_it(model):
     again = speculator.generate([5, 9, 7], max_new_tokens=40)
     assert again.counts == first.counts != other.counts
     assert [r.proposed for r in again.rounds] == [r.proposed for r in first.rounds]
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [("disk", "weights are offloaded .*load it without device_map"), ("meta", "hold no numbers .*from_pretrained")],
+)
+def test_a_model_without_numbers_is_told_why(model, tmp_path, where, says):
+    model.save_pretrained(tmp_path)
+    if where == "disk":
+        absent = LlamaForCausalLM.from_pretrained(tmp_path, device_map={"": "disk"}, offload_folder=tmp_path / "off")
+    else:
+        with torch.device("meta"):
+            absent = LlamaForCausalLM(model.config).eval()
+    with pytest.raises(ConfigError, match=says):
+        Speculator(absent)

@@ -133,7 +133,7 @@ def refuse_other_weights(name: str, config: dict[str, Any]) -> None:
 
 
 def quantised_already(name: str, config: dict[str, Any], weights: str | None) -> str | None:
-    """Return how the weights of a folder are quantised, None if they are not.
+    """Return how the weights of a folder are quantised; None if they are not, or are turned back as they are read.
 
     Raises `LoadError` if they cannot be used as they are here, and if they are to be quantised to `weights` on top.
     """
@@ -158,12 +158,11 @@ def quantised_already(name: str, config: dict[str, Any], weights: str | None) ->
             raise ValueError("transformers does not know that method")
         if method in _FETCHING and importlib.util.find_spec("kernels") is not None:
             raise ValueError("its kernels would be fetched from the hub and run")
-        AutoHfQuantizer.from_config(dict(told), pre_quantized=True).validate_environment(
-            device_map=None, weights_only=True
-        )
+        quantiser = AutoHfQuantizer.from_config(dict(told), pre_quantized=True)
+        quantiser.validate_environment(device_map=None, weights_only=True)
     except Exception as error:  # every method checks in its own way for packages and devices
         raise LoadError(
             f"{name!r} is quantised ({method}) in a way that cannot be run here: {brief(error)}. "
             "Give the model that it was made from, or a .gguf file."
         ) from error
-    return method
+    return None if getattr(quantiser.quantization_config, "dequantize", False) else method

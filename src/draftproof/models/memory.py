@@ -40,18 +40,12 @@ def _left(base: Path, own: str, limits: tuple[str, ...], used: str, reclaimable:
         held = _number(_text(group / used))
         if held is None:
             continue
-        droppable = next(
-            (_number(line.split()[-1]) for line in _text(group / "memory.stat").splitlines() if _is(line, reclaimable)),
-            None,
-        )
+        stat = dict(line.split(maxsplit=1) for line in _text(group / "memory.stat").splitlines() if " " in line)
+        droppable = min(_number(stat.get(reclaimable, "")) or 0, held)
         for name in limits:
             limit = _number(_text(group / name))  # none where it says "max"
             if limit is not None:
-                yield limit - held + min(droppable or 0, held)
-
-
-def _is(line: str, name: str) -> bool:
-    return line.partition(" ")[0] == name
+                yield limit - held + droppable
 
 
 def _number(text: str) -> int | None:

@@ -180,9 +180,17 @@ ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 
 
 def refuse_given_up(model: PreTrainedModel) -> None:
-    """Raise `ConfigError` for a model that transformers cannot run, since only compiled passes hold its weights."""
-    if model.device.type == "meta":
+    """Raise `ConfigError` for a model whose weights are not in memory: only compiled passes hold them, or nobody."""
+    if getattr(model, "weights_given_up", False):
         raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
+    if model.device.type != "meta":
+        return
+    if any(getattr(getattr(module, "_hf_hook", None), "offload", False) for module in model.modules()):
+        raise ConfigError(
+            "this model's weights are offloaded (device_map), its embeddings too, so no device is left to run it on; "
+            "load it without device_map, or with one that keeps the embeddings in memory."
+        )
+    raise ConfigError("this model's weights hold no numbers (its device is 'meta'); load it with from_pretrained.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class NativeDecoder:
             into.window = int(config.sliding_window) if kind == "sliding_attention" else 0
             into.rope = list(ropes).index(kind) if len(ropes) > 1 else 0
             if consume:
+                model.weights_given_up = True
                 layer.to("meta")
         self._layers = layers
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
