@@ -142,8 +142,6 @@ def check_options(config: GenerationConfig) -> list[str]:
 
 def check_inputs(model: PreTrainedModel, input_ids: torch.Tensor, given: dict[str, Any]) -> None:
     """Raise `ConfigError` unless the request is one text, read from its start, without anything beside it."""
-    if input_ids.shape[0] != 1 or input_ids.shape[1] == 0:
-        raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     mask = given.get("attention_mask")
     if mask is not None and not bool(mask.all()):
         raise ConfigError("attention_mask hides tokens; give one sequence without padding.")
@@ -159,6 +157,8 @@ def check_inputs(model: PreTrainedModel, input_ids: torch.Tensor, given: dict[st
     ignored = [name for name, value in given.items() if value is not None and not _is_neutral(name, value, model)]
     if ignored:
         raise ConfigError(f"{', '.join(sorted(ignored))} would be ignored here; leave it out, and give input_ids only.")
+    if input_ids.shape[0] != 1 or input_ids.shape[1] == 0:
+        raise ConfigError(f"input_ids has shape {list(input_ids.shape)}; give one sequence of at least one token.")
     cache = given.get("cache", given.get("past_key_values"))
     if cache is not None and cache.get_seq_length() > 0:
         raise ConfigError("a filled cache was given; draftproof keeps its own, so give the whole text as input_ids.")
