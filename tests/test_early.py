@@ -154,3 +154,16 @@ def test_only_the_command_line_speaks_in_switches():
 
 def _has_prose(node):
     return bool(node.body) and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("num_speculative_tokens", "there is no setting 'num_speculative_tokens'; use k."),
+        ("torch_dtype", "use dtype."),
+        ("temperature", "options of a request are given to generate."),
+    ],
+)
+def test_a_setting_under_another_name_is_refused_with_its_own(name, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Speculator("demo-target", **{name: 1})

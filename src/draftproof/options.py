@@ -36,6 +36,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 }
 _FRACTIONS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 _ELSEWHERE = {
+    "num_speculative_tokens": "k",
+    "num_assistant_tokens": "k",
+    "assistant_model": "Speculator(target, draft)",
     "max_tokens": "max_new_tokens",
     "min_tokens": "min_new_tokens",
     "max_length": "max_new_tokens",

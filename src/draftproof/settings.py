@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from draftproof.errors import ConfigError, MissingExtraError
@@ -33,7 +33,7 @@ _OF_THE_DRAFT = (
     *("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_context"),
     *("draft_revision", "draft_adapter"),
 )
-NAMES = ("k", *_CHOICES, "compare_dtype", "revision", "adapter", "trust_remote_code", *_OF_THE_DRAFT)
+NAMES = ("k", *_CHOICES, "revision", "adapter", "trust_remote_code", *_OF_THE_DRAFT)
 """What a setting is called in messages; the command line turns these into its switches."""
 
 
@@ -56,6 +56,36 @@ def check_settings(**given: Any) -> None:
                 raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(_CHOICES[kind])}.")
         if kind == "weights" and value in ("int8", "int4"):
             require_extra("quantised", f"{name}={value!r}")
+
+
+_ELSEWHERE = {
+    "num_speculative_tokens": "k",
+    "num_assistant_tokens": "k",
+    "num_draft_tokens": "k",
+    "draft_max": "k",
+    "gamma": "k",
+    "model": "target",
+    "assistant_model": "draft",
+    "draft_model": "draft",
+    "speculative_model": "draft",
+    "torch_dtype": "dtype",
+    "device_map": "device",
+    "quantization": "weights",
+    "quantization_config": "weights",
+    "load_in_8bit": "weights='int8'",
+    "load_in_4bit": "weights='int4'",
+    "max_model_len": "max_new_tokens of a request",
+    "assistant_tokenizer": "draft_tokenizer",
+}
+"""What a setting is called here that others call otherwise."""
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Raise `ConfigError` for a setting that there is none of, with what it is called here."""
+    for name in names:
+        hint = f"use {_ELSEWHERE[name]}" if name in _ELSEWHERE else f"the settings are {', '.join(NAMES)}"
+        own = "" if name in _ELSEWHERE else "; options of a request are given to generate"
+        raise ConfigError(f"there is no setting {name!r}; {hint}{own}.")
 
 
 def check_k(k: int, name: str = "k", least: int = 0) -> int:

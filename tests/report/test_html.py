@@ -7,15 +7,18 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import draftproof
 from draftproof.report import charts
-from draftproof.report.bench_summary import bench_rows
+from draftproof.report.bench_summary import bench_rows, short_names
 from draftproof.report.html import page
 from draftproof.results import from_json
 from tests.test_cli import invoke
 
+ROOT = Path(draftproof.__file__).parent
 BROWSER = next((b for b in map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome")) if b), None)
 PAIR = ("--target", "demo-target", "--draft", "demo-draft")
 
@@ -125,3 +128,33 @@ def test_files_that_are_no_results_are_named(tmp_path, content, says):
     assert says in " ".join(out.output.split())
     assert "bad.json" in "".join(out.output.split())
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["a/model", "b/model/"], ["a/model", "b/model"]),
+        (["/x/a/m", "/y/a/m", "/y/b"], ["x/a/m", "y/a/m", "b"]),
+        (["m", "./m", "owner/m"], ["m", "./m", "owner/m"]),
+        (["demo-draft"], ["demo-draft"]),
+    ],
+)
+def test_models_of_one_name_are_told_apart(names, shown):
+    assert list(short_names(names).values()) == shown
+
+
+def test_drafts_in_folders_of_one_name_stand_apart_everywhere(tmp_path):
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        shutil.copytree(ROOT / "pair" / "draft", tmp_path / folder / "model")
+    drafts = [option for folder in ("first", "second") for option in ("--draft", tmp_path / folder / "model")]
+    few = ("--k", 2, "--repeats", 1, "--limit", 1, "--max-new-tokens", 8)
+    out = invoke("drafts", "--target", "demo-target", *drafts, *few, "--json", tmp_path / "d.json")
+    assert out.exit_code == 0, out.output
+    result = from_json((tmp_path / "d.json").read_text())
+    assert len({fact.draft for fact in result.facts}) == 2
+    for shown in (out.stdout, page([("d.json", result)])):
+        own = re.sub(r"<script>.*?</script>|<pre>.*?</pre>", "", shown, flags=re.DOTALL)
+        for folder in ("first", "second"):
+            assert f"{folder}/model" in own
+        assert not re.search(r"(?<!/)\bmodel +\d", own)

@@ -94,9 +94,10 @@ def drafts(
         shell.write_json(result, json_file)
         out = shell.results_console(json_file)
         out.print(tables.facts_table(result.facts))
-        out.print(tables.bench_table(f"all at k = {k}", bench_summary.bench_rows(cells), by="draft"))
+        names = bench_summary.drafts_of(result)
+        out.print(tables.bench_table(f"all at k = {k}", bench_summary.bench_rows(cells), "draft", names))
         if best_cells:
-            out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), by="draft"))
+            out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), "draft", names))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
         shell.tell_placements(out, result)
         if said := wanted.describe():

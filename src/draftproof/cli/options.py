@@ -131,7 +131,7 @@ def _switch(name: str) -> str:
 
 
 _OPTIONS = "|".join(sorted(_SWITCHES, key=len, reverse=True))
-_NAMES = "|".join(sorted({*_SWITCHES, *SETTINGS, "n", "limit", "at", "cut"}, key=len, reverse=True))
+_NAMES = "|".join(sorted({*_SWITCHES, *SETTINGS, "n", "limit", "at", "cut", "compare_dtype"}, key=len, reverse=True))
 _TWO_WORDS = "|".join(name for name in _NAMES.split("|") if "_" in name)
 _ADVICE = rf"(?:^|(?<=[\s(]))(?:(?P<name>{_NAMES})=(?P<value>'[^']*'|\w+)|(?:{_TWO_WORDS})\b(?!=))"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from transformers import PreTrainedModel
 
@@ -24,7 +24,7 @@ from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
-from draftproof.settings import DRAFT_CONTEXT, check_draft_is_named, check_k, check_settings
+from draftproof.settings import DRAFT_CONTEXT, check_draft_is_named, check_k, check_settings, refuse_unknown
 
 
 class Speculator:
@@ -71,7 +71,9 @@ class Speculator:
         keep_weights: bool = False,
         trust_remote_code: bool = False,
         clock: Clock | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(unknown)
         self.k = check_k(k)
         of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
         of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}

@@ -18,6 +18,22 @@ def short(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2] or name
 
 
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return a short name for each model: of its path so much of the end as tells it from the others."""
+    found = {}
+    for name in names:
+        parts = [part for part in name.split("/") if part]
+        tails = ("/".join(parts[-n:]) for n in range(1, len(parts) + 1))
+        others = [f"/{'/'.join(part for part in other.split('/') if part)}" for other in names if other != name]
+        found[name] = next((t for t in tails if not any(other.endswith(f"/{t}") for other in others)), name)
+    return found
+
+
+def drafts_of(result: DraftsResult) -> dict[str, str]:
+    """Return the drafts that were compared, and how each is called where there is little room."""
+    return short_names([fact.draft for fact in result.facts])
+
+
 @dataclass(frozen=True, slots=True)
 class BenchRow:
     """One way to write one workload: sums over prompts; counts are means over repeats, times are medians."""
@@ -186,10 +202,11 @@ def doubts(result: BenchResult, rows: Sequence[BenchRow]) -> list[str]:
 
 def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
     """Return reasons not to trust single cells: spread, loops, early ends, differences, failures."""
+    names = short_names(list(dict.fromkeys(cell.draft for cell in cells if cell.draft is not None)))
     found: list[str] = []
     spreads: list[tuple[str, list[float]]] = []
     for cell in cells:
-        arm = "plain" if cell.draft is None else f"{short(cell.draft)} k = {cell.k}"
+        arm = "plain" if cell.draft is None else f"{names[cell.draft]} k = {cell.k}"
         name = f"{cell.workload}{f' [{cell.prompt}]' if cell.prompt else ''}, {arm}"
         if len({g.tokens for g in cell.generations}) == 1:  # samples take what their texts take
             spreads.append((name, [g.seconds.total_s for g in cell.generations]))
@@ -218,7 +235,8 @@ def doubt_sweep(rows: Sequence[BenchRow]) -> str | None:
 
 def unusable(result: DraftsResult) -> list[str]:
     """Return why some drafts have no figures."""
-    return [f"{short(f.draft)}: {f.error or 'nothing was guessed'}" for f in result.facts if f.agreement is None]
+    names = drafts_of(result)
+    return [f"{names[f.draft]}: {f.error or 'nothing was guessed'}" for f in result.facts if f.agreement is None]
 
 
 def drafts_verdict(result: DraftsResult) -> str:
@@ -230,10 +248,11 @@ def drafts_verdict(result: DraftsResult) -> str:
         if known and len(known) == len(rows) and all(found.high < 1 for _, found in known):
             return "does not pay: every draft is slower than plain decoding on this text here; use none (k = 0)"
         return "cannot tell: no draft is surely faster than plain decoding here; more tokens or --repeats may tell"
+    names = drafts_of(result)
     best, speed = max(sure, key=lambda pair: pair[1].value)
     righter = [(r, found) for r, found in known if r.draft != best.draft and (r.agreement or 0) > (best.agreement or 0)]
     tail = ""
     if righter and all(found.high < speed.low for _, found in righter):
-        names = ", ".join(dict.fromkeys(short(r.draft or "") for r, _ in righter))
+        names = ", ".join(dict.fromkeys(names[r.draft or ""] for r, _ in righter))
         tail = f"; {names}: right more often, and slower all the same"
-    return f"take {short(best.draft or '')} with k = {best.k}: {speed.value:.2f} × plain decoding{tail}"
+    return f"take {names[best.draft or '']} with k = {best.k}: {speed.value:.2f} × plain decoding{tail}"

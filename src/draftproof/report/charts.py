@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from draftproof import cost
 from draftproof.records import Generation
-from draftproof.report.bench_summary import BenchRow, bench_rows, peer_rows, short
+from draftproof.report.bench_summary import BenchRow, bench_rows, drafts_of, peer_rows, short
 from draftproof.report.summary import pass_rows
 from draftproof.results import BenchResult, Cell, DraftsResult, PassTimes
 
@@ -170,7 +170,8 @@ def drafts(result: DraftsResult) -> go.Figure:
     """Drafts side by side: what they cost, how often they are right, how fast they make it."""
     figure = _figure("Drafts: cost, agreement, speedup", "", "")
     facts = [f for f in result.facts if f.c is not None]
-    names = [short(f.draft) for f in facts]
+    called = drafts_of(result)
+    names = [called[f.draft] for f in facts]
     figure.add_bar(x=names, y=[f.c for f in facts], name="c", marker_color=ORANGE)
     figure.add_bar(
         x=names, y=[f.agreement for f in facts], name="alpha", marker={"color": GREEN, "pattern": {"shape": "/"}}
@@ -181,7 +182,7 @@ def drafts(result: DraftsResult) -> go.Figure:
     ):
         rows = [r for r in bench_rows(cells) if r.speedup is not None]
         figure.add_bar(
-            x=[short(r.draft or "") for r in rows],
+            x=[called[r.draft or ""] for r in rows],
             y=[r.speedup.value for r in rows if r.speedup is not None],
             name=label,
             marker={"color": colour, "pattern": {"shape": pattern}},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import jinja2
@@ -204,10 +205,11 @@ def _drafts(result: DraftsResult) -> Section:
     section.verdicts.append(bench_summary.drafts_verdict(result))
     section.warnings += [*bench_summary.unusable(result), *result.notes]
     section.warnings += bench_summary.doubt_cells((*result.cells, *result.best_cells), result.options.max_new_tokens)
+    names = bench_summary.drafts_of(result)
     head = ["draft", "one pass", "c", "alpha", "alpha > c", "best k"]
     rows = [
         [
-            short(f.draft),
+            names[f.draft],
             f"{f.pass_s * 1e3:.1f} ms",
             f"{f.c:.2f}",
             f"{f.agreement:.2f}",
@@ -219,8 +221,8 @@ def _drafts(result: DraftsResult) -> Section:
     ]
     section.tables += [
         [head, *rows],
-        _bench_rows(bench_summary.bench_rows(result.cells), "draft"),
-        *([_bench_rows(bench_summary.bench_rows(result.best_cells), "draft")] if result.best_cells else []),
+        _bench_rows(bench_summary.bench_rows(result.cells), "draft", names),
+        *([_bench_rows(bench_summary.bench_rows(result.best_cells), "draft", names)] if result.best_cells else []),
     ]
     section.charts.append(_html(charts.drafts(result)))
     return section
@@ -239,12 +241,16 @@ def _certify(result: CertifyResult) -> Section:
     return section
 
 
-def _bench_rows(rows: Sequence[bench_summary.BenchRow], by: Literal["workload", "draft"]) -> list[list[str]]:
+def _bench_rows(
+    rows: Sequence[bench_summary.BenchRow],
+    by: Literal["workload", "draft"],
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> list[list[str]]:
     head = [by, "k", "tokens/s", "speedup", "95 % interval", "target passes", "draft passes", "guesses", "discarded"]
     head += ["acceptance rate", "alpha", "tokens/round", "identical"]
     body = []
     for r in rows:
-        name = r.workload if r.draft is None or by == "workload" else short(r.draft)
+        name = r.workload if r.draft is None or by == "workload" else names[r.draft]
         body.append([
             name,
             f"{r.k}",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from draftproof import cost
 from draftproof.records import Interval
-from draftproof.report.bench_summary import BenchRow, PeerRow, count, short
+from draftproof.report.bench_summary import BenchRow, PeerRow, count, short, short_names
 from draftproof.report.summary import pass_rows
 from draftproof.results import DraftFacts, OnePass, PassTimes
 
@@ -60,8 +61,16 @@ _BENCH_COLUMNS = (
 )
 
 
-def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload", "draft"]) -> Table:
-    """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out."""
+def bench_table(
+    title: str,
+    rows: Sequence[BenchRow],
+    by: Literal["k", "workload", "draft"],
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
+    """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out.
+
+    `names` says what drafts are called.
+    """
     table = Table(
         box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=Text(title), title_justify="left"
     )
@@ -73,7 +82,7 @@ def bench_table(title: str, rows: Sequence[BenchRow], by: Literal["k", "workload
         name = {
             "k": what,
             "workload": row.workload if row.draft is None else f"  {what}",
-            "draft": short(row.draft or "plain"),
+            "draft": names.get(row.draft or "") or short(row.draft or "plain"),
         }[by]
         table.add_row(
             Text(name),
@@ -113,13 +122,14 @@ def facts_table(facts: Sequence[DraftFacts]) -> Table:
     table.add_column("draft", overflow="fold")
     for column in ("one pass", "c", "alpha", "alpha > c", "best k"):
         table.add_column(column, justify="right")
+    names = short_names([fact.draft for fact in facts])
     for fact in facts:
         if fact.pass_s is None or fact.c is None or fact.agreement is None:
-            table.add_row(short(fact.draft), "–", "–", "–", "–", "–")
+            table.add_row(names[fact.draft], "–", "–", "–", "–", "–")
             continue
         met = "met" if cost.can_pay(fact.agreement, fact.c) else "not met"
         best = f"{fact.best_k}" if fact.best_k else "none pays"
         table.add_row(
-            short(fact.draft), f"{fact.pass_s * 1e3:.1f} ms", f"{fact.c:.2f}", f"{fact.agreement:.2f}", met, best
+            names[fact.draft], f"{fact.pass_s * 1e3:.1f} ms", f"{fact.c:.2f}", f"{fact.agreement:.2f}", met, best
         )
     return table
