@@ -12,6 +12,8 @@ import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import draftproof.models  # noqa: F401  # isort: skip  (first, so that transformers is imported quietly)
+
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,8 +39,6 @@ def errors_in_one_line() -> Iterator[Console]:
     from draftproof.report.terminal import console
 
     progress = console(errors=True)
-    for name in ("torchao", "torch.utils._pytree"):  # once torchao is there, transformers imports it, and it talks
-        logging.getLogger(name).setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode shows "?" for what it cannot show
 

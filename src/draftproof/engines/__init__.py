@@ -1,1 +1,5 @@
 """Ways to generate a text, behind one call."""
+
+from draftproof.quiet import import_transformers
+
+import_transformers()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from draftproof.quiet import hushed
 from draftproof.settings import require_extra
 
 
@@ -19,11 +19,10 @@ def quantise(model: PreTrainedModel, weights: str) -> None:
     rounded to 8 bits with a scale for each token, so that products of whole numbers are summed. The table of embeddings
     stays as it is. Raises `MissingExtraError` without torchao.
     """
-    for name in ("torchao", "torch.utils._pytree"):  # what they tell at import is of no use to whoever decodes
-        logging.getLogger(name).setLevel(logging.ERROR)
     require_extra("quantised", f"weights={weights!r}")
-    from torchao import quantization
-    from torchao.quantization.granularity import PerGroup
+    with hushed():
+        from torchao import quantization
+        from torchao.quantization.granularity import PerGroup
 
     def linear(module: nn.Module, name: str) -> bool:
         return isinstance(module, nn.Linear)
