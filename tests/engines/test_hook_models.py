@@ -234,5 +234,5 @@ def test_output_sizes_that_no_padding_explains_are_named_unless_the_tokenizers_w
     assert hook.generation.warnings == (
         "tokenizers agree on 258 ids; 42 more only in the target's, 0 only in the draft's",
     )
-    with pytest.raises(PairError, match="id 256 is '<0>' for the target and '<x>' for the draft"):
-        custom_generate(other, tokenizer=ours, draft_tokenizer=byte_tokenizer(added=["<x>"]))
+    with pytest.raises(PairError, match="id 256 is '<0>' for the target and 'th' for the draft"):
+        custom_generate(other, tokenizer=ours, draft_tokenizer=byte_tokenizer(merges=[("t", "h")]))

@@ -143,3 +143,17 @@ def test_a_tokenizers_end_token_that_ends_no_text_is_noted(ends, noted):
     speculator = Speculator(random_model(num_hidden_layers=1, **ends), tokenizer=byte_tokenizer())
     said = [note for note in speculator.notes if "'<end>' (id 256) is not among the model's end tokens" in note]
     assert len(said) == noted
+
+
+@pytest.mark.parametrize("asked", [{}, {"temperature": 1.0}, {"temperature": 1.0, "verify": "block"}])
+def test_an_id_that_the_draft_names_otherwise_is_written_and_never_guessed(asked):
+    names = [f"<{i}>" for i in range(44)]
+    others = ["<end>" if i == 5 else name for i, name in enumerate(names)]
+    path = [65, 66, 256 + 5, 67, 68]
+    target = chain_model(follow(path, 300) * 10)
+    speculator = Speculator(target, target, 4, tokenizer=byte_tokenizer(names), draft_tokenizer=byte_tokenizer(others))
+    assert any("id 261 is '<5>' for the target and '<end>' for the draft" in note for note in speculator.notes)
+    made = speculator.generate([65], max_new_tokens=12, **asked, seed=0)
+    assert made.tokens[:4] == tuple(path[1:])
+    assert not any(261 in r.proposed for r in made.rounds)
+    assert made.counts.discarded == 0 < made.counts.accepted

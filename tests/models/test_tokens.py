@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from draftproof import ConfigError, PairError
-from draftproof.models.tokens import TextStream, compare_vocabularies, encode
+from draftproof.models.tokens import Agreement, TextStream, compare_vocabularies, encode
 from draftproof.testing import byte_tokenizer
 from tests.decode.writing import DRAFTS, TOKENIZER, write
 
@@ -134,19 +134,49 @@ def test_bytes_that_are_no_text_and_templates_that_refuse_are_config_errors():
 
 
 def test_equal_tables_are_one_tokenizer_whatever_their_class():
-    assert compare_vocabularies(byte_tokenizer(), byte_tokenizer()) is None
+    assert compare_vocabularies(byte_tokenizer(), byte_tokenizer()) == Agreement()
 
 
 def test_a_few_tokens_more_on_one_side_are_allowed_with_a_note():
     longer = byte_tokenizer(added=("<end>", "<image>", "<audio>"))
-    assert "2 more only in the target's" in compare_vocabularies(longer, byte_tokenizer())
-    assert "2 only in the draft's" in compare_vocabularies(byte_tokenizer(), longer)
+    assert "2 more only in the target's" in compare_vocabularies(longer, byte_tokenizer()).note
+    assert "2 only in the draft's" in compare_vocabularies(byte_tokenizer(), longer).note
 
 
-@pytest.mark.parametrize(("first", "second"), [("<end>", "<stop>"), ("<a>", "<b>")])
-def test_the_first_id_that_means_two_things_is_named(first, second):
-    ours, theirs = byte_tokenizer(added=("<x>", first)), byte_tokenizer(added=("<x>", second))
-    with pytest.raises(PairError, match=f"id 257 is '{first}' for the target and '{second}' for the draft"):
+def test_few_reserved_tokens_may_have_other_names_and_are_never_guessed():
+    ours, theirs = byte_tokenizer(added=("<x>", "<end>")), byte_tokenizer(added=("<x>", "<stop>"))
+    found = compare_vocabularies(ours, theirs)
+    assert found.differing == {257}
+    assert "1 reserved ids are named differently (id 257 is '<end>' for the target and '<stop>' for" in found.note
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "says"),
+    [
+        (
+            ("<x>", "<a>", "<b>", "<c>"),
+            ("<x>", "<b>", "<c>", "<a>"),
+            "id 257 is '<a>' for the target and '<b>'.*3 of 260",
+        ),
+        ((), ("<x>",), None),
+    ],
+)
+def test_more_than_one_in_a_hundred_is_too_many(ours, theirs, says):
+    ours, theirs = byte_tokenizer(added=ours), byte_tokenizer(added=theirs)
+    if says is None:
+        assert compare_vocabularies(ours, theirs).differing == set()
+    else:
+        with pytest.raises(PairError, match=says):
+            compare_vocabularies(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["word", "<0x0A>"])
+def test_a_token_that_is_text_for_one_of_them_may_not_differ(name):
+    tables = [{f"t{i}": i for i in range(300)} for _ in range(2)]
+    del tables[1]["t7"]
+    tables[1][name] = 7
+    ours, theirs = (PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(t, []))) for t in tables)
+    with pytest.raises(PairError, match="id 7 is"):
         compare_vocabularies(ours, theirs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +24,7 @@ from draftproof.bench.certify import (
 )
 from draftproof.exchange import Proposal
 from draftproof.options import RULES
+from draftproof.propose import draft as draft_module
 from draftproof.propose.draft import Draft
 from draftproof.sampling.outcomes import EveryChance, every_outcome
 from draftproof.verify import block, coupled, ratio
@@ -71,6 +73,43 @@ class Planted(Draft):
 
 def same(law):
     return law
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("never", [{0}, {1, 2}, {0, 1, 2, 3}, {2, WIDTH + 5}])
+def test_a_draft_that_never_guesses_some_ids_leaves_the_law_alone(rule, never):
+    seen = set()
+
+    class Watched(Draft):
+        def propose(self, sequence, k):
+            proposal = super().propose(sequence, k)
+            seen.update(proposal.tokens)
+            return proposal
+
+    assert off_by(rule, make=lambda sampler: Watched(LawSession(OTHER), WIDTH, sampler, [END], never=never)) == 0
+    assert not seen & never
+    assert bool(seen) == (not never >= set(range(WIDTH)))
+
+
+@pytest.mark.parametrize("rule", ["ratio", "block"])
+def test_a_law_that_keeps_what_is_never_guessed_is_seen(monkeypatch, rule):
+    """Drawn without an id, but said to be drawn from the whole law."""
+    right = draft_module._without
+    whole = {}
+
+    def without(law, never):
+        made = right(law, never)
+        whole[id(made)] = (made, law)
+        return made
+
+    monkeypatch.setattr(draft_module, "_without", without)
+
+    class Lying(Draft):
+        def propose(self, sequence, k):
+            proposal = super().propose(sequence, k)
+            return replace(proposal, q=proposal.q and [whole[id(law)][1] for law in proposal.q])
+
+    assert off_by(rule, make=lambda sampler: Lying(LawSession(OTHER), WIDTH, sampler, [END], never={0})) > 0.01
 
 
 def argmax(law):

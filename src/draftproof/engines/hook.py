@@ -22,7 +22,7 @@ from draftproof.engines.hook_criteria import Criteria
 from draftproof.engines.hook_options import check_inputs, check_options, streamer_of
 from draftproof.errors import ConfigError, PairError
 from draftproof.models.session import ModelSession, check_cache
-from draftproof.models.tokens import compare_vocabularies
+from draftproof.models.tokens import Agreement, compare_vocabularies
 from draftproof.options import Options, Rule
 from draftproof.propose.draft import Draft
 from draftproof.records import Generation
@@ -57,11 +57,10 @@ def custom_generate(
     dictionary holds `sequences` alone.
     """
     Options(verify=verify)
-    notes = []
+    agreement = None
     if tokenizer is not None and draft_tokenizer is not None:
-        notes = [compare_vocabularies(tokenizer, draft_tokenizer)]
-    checked = tokenizer is not None and draft_tokenizer is not None
-    return CustomGenerate(draft, check_k(k), streamer, verify, [n for n in notes if n], checked)
+        agreement = compare_vocabularies(tokenizer, draft_tokenizer)
+    return CustomGenerate(draft, check_k(k), streamer, verify, agreement)
 
 
 class CustomGenerate:
@@ -73,8 +72,7 @@ class CustomGenerate:
         k: int,
         streamer: BaseStreamer | None = None,
         verify: Rule = "coupled",
-        notes: list[str] | None = None,
-        same_vocabulary: bool = False,
+        agreement: Agreement | None = None,
     ) -> None:
         self.draft = _bare(draft)
         check_cache(self.draft)
@@ -83,8 +81,9 @@ class CustomGenerate:
         self.verify: Rule = verify
         self.generation: Generation | None = None
         """The record of the last call; its `text` is empty, since transformers deals in tokens here."""
-        self._notes = notes or []
-        self._same_vocabulary = same_vocabulary
+        self._notes = [agreement.note] if agreement and agreement.note else []
+        self._same_vocabulary = agreement is not None
+        self._never = agreement.differing if agreement else frozenset()
         self._checked: weakref.WeakSet[PreTrainedModel] = weakref.WeakSet()
 
     def __call__(
@@ -130,7 +129,7 @@ class CustomGenerate:
         decoding = Decoding(
             target,
             prompt,
-            proposer=Draft(draft, target.width, sampler, stop.end_tokens),
+            proposer=Draft(draft, target.width, sampler, stop.end_tokens, never=self._never),
             k=self.k,
             stop=stop,
             clock=DeviceClock(str(model.device), str(self.draft.device)),

@@ -93,6 +93,7 @@ class Speculator:
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)
         self._draft_session: ModelSession | None = None
+        self._never: frozenset[int] = frozenset()
         devices = [self.target.placement.device]
         if draft is not None:
             loaded_here = isinstance(draft, str | Path)
@@ -111,7 +112,8 @@ class Speculator:
             self.notes += [note for note in self.draft.notes if note not in notes_of(self.draft.model)]
             self._draft_session = self.draft.session(draft_window)
             widths = self._target_session.width, self._draft_session.width
-            self.notes += check_pair(self.target, self.draft, widths)
+            self._never, notes = check_pair(self.target, self.draft, widths)
+            self.notes += notes
             devices.append(self.draft.placement.device)
         why_not = [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
         self.notes = list(dict.fromkeys([*self.notes, *why_not]))
@@ -195,7 +197,7 @@ class Speculator:
         proposer = None
         if k and self._draft_session is not None:
             ends = end_tokens_for(self.target, wanted)
-            proposer = Draft(self._draft_session, session.width, sampler, ends, self.draft_context)
+            proposer = Draft(self._draft_session, session.width, sampler, ends, self.draft_context, never=self._never)
         decoding = Decoding(
             session,
             ids,

@@ -156,15 +156,20 @@ def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, re
     session.reset()
 
 
-def check_pair(target: Loaded, draft: Loaded, widths: tuple[int, int]) -> list[str]:
-    """Return what is to be said of a pair, whose outputs have these sizes. Raises `PairError` if it does not fit."""
+def check_pair(target: Loaded, draft: Loaded, widths: tuple[int, int]) -> tuple[frozenset[int], list[str]]:
+    """Return the ids that must not be guessed, and what is to be said of a pair whose outputs have these sizes.
+
+    Raises `PairError` if it does not fit.
+    """
+    never: frozenset[int] = frozenset()
     notes = []
     if target.tokenizer is not None and draft.tokenizer is not None:
-        note = compare_vocabularies(target.tokenizer, draft.tokenizer)
-        notes += [note] if note else []
+        agreement = compare_vocabularies(target.tokenizer, draft.tokenizer)
+        never = agreement.differing
+        notes += [agreement.note] if agreement.note else []
     if widths[0] != widths[1]:
         notes.append(
             f"output sizes {widths[0]} (target) and {widths[1]} (draft) differ: rows padded for speed; the tokenizers "
             "decide"
         )
-    return notes
+    return never, notes

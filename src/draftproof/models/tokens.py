@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from draftproof.errors import ConfigError, PairError
@@ -137,23 +139,51 @@ def doubt_end(tokenizer: Any, end_tokens: Collection[int]) -> list[str]:
     ]
 
 
-def compare_vocabularies(target: Any, draft: Any) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What two tokenizers that may work together do not share."""
+
+    differing: frozenset[int] = frozenset()
+    """Ids of reserved tokens that each names differently: the draft must not guess them."""
+    note: str | None = None
+
+
+MAY_DIFFER = 0.01
+"""Up to this part of the shared ids may differ, if they are reserved tokens for both."""
+
+
+def compare_vocabularies(target: Any, draft: Any) -> Agreement:
     """Check that target and draft number the same pieces of text in the same way.
 
     Compared by content: the sizes of the models' outputs say nothing, they are padded for speed. Ids that only one of
-    the tokenizers has are allowed (a few added tokens), and described in the returned note. Raises `PairError` naming
-    the first id that means two things.
+    the tokenizers has are allowed (a few added tokens), and so are few that differ (`MAY_DIFFER`) if each is an added
+    token, or written in brackets like one, for both; the note describes them. Raises `PairError` naming the first id
+    that means two things.
     """
     ours = {int(i): token for token, i in target.get_vocab().items()}
     theirs = {int(i): token for token, i in draft.get_vocab().items()}
     shared = ours.keys() & theirs.keys()
-    differing = [i for i in shared if ours[i] != theirs[i]]
-    if differing or not shared:
+    differing = sorted(i for i in shared if ours[i] != theirs[i])
+    few = len(differing) <= MAY_DIFFER * len(shared)
+    if not shared or not (few and all(_reserved(target, i, ours) and _reserved(draft, i, theirs) for i in differing)):
         raise PairError(_describe_mismatch(target, draft, min(differing, default=0), len(differing), len(shared)))
+    said = []
+    if differing:
+        first = differing[0]
+        said.append(
+            f"{len(differing)} reserved ids are named differently (id {first} is {ours[first]!r} for the target and "
+            f"{theirs[first]!r} for the draft), so they are never guessed"
+        )
     only = len(ours) - len(shared), len(theirs) - len(shared)
-    if only == (0, 0):
-        return None
-    return f"tokenizers agree on {len(shared)} ids; {only[0]} more only in the target's, {only[1]} only in the draft's"
+    if only != (0, 0):
+        said.append(f"{only[0]} more only in the target's, {only[1]} only in the draft's")
+    agreed = f"tokenizers agree on {len(shared) - len(differing)} ids; "
+    return Agreement(frozenset(differing), agreed + "; ".join(said) if said else None)
+
+
+def _reserved(tokenizer: Any, token: int, names: Mapping[int, str]) -> bool:
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return token in added or re.fullmatch(r"<(?!0x..>).+>|\[.+\]", names[token], re.DOTALL) is not None
 
 
 def _describe_mismatch(target: Any, draft: Any, token: int, differing: int, shared: int) -> str:

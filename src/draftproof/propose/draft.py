@@ -25,8 +25,8 @@ class Draft:
     with the noise that the target will choose with. It stops behind a guessed end token.
 
     A round of k guesses costs k passes: what the draft has not read yet (the target's correction, or its own last guess
-    after a full acceptance) rides along in the first. Guesses at or above `vocabulary` (the target's number of logits)
-    are never offered.
+    after a full acceptance) rides along in the first. Guesses at or above `vocabulary` (the target's number of logits),
+    and those in `never`, are not offered: chosen ones end the proposal, and drawn ones come from the law without them.
 
     The draft stands on a *view* of the text: its end. It begins with the last `context` tokens of the prompt and grows
     with the text; when it fills the draft's window, it begins anew with so many of the last tokens, at most half a
@@ -41,11 +41,14 @@ class Draft:
         sampler: Sampler | None = None,
         end_tokens: Collection[int] = (),
         context: int = DRAFT_CONTEXT,
+        *,
+        never: Collection[int] = (),
     ) -> None:
         self.session = session
         self.vocabulary = vocabulary
         self._sampler = None if sampler is None or sampler.untouched else sampler
         self._end_tokens = frozenset(end_tokens)
+        self._never = frozenset(never)
         self._context = context
         self._start = 0
         """Where the view begins."""
@@ -79,6 +82,8 @@ class Draft:
             if token >= self.vocabulary:
                 fault = _BEYOND
                 break
+            if token in self._never:
+                break
             guesses.append(token)
         passes = len(tokens)
         return Proposal(tuple(guesses), passes, catch_up_passes=0 if guesses else passes, fault=fault)
@@ -94,10 +99,16 @@ class Draft:
             passes += 1
             try:
                 if laws is None:
-                    text.append(sampler.token(row, text))
+                    token = sampler.token(row, text)
+                    if token in self._never:
+                        break
+                    text.append(token)
                 else:
-                    laws.append(sampler.law(row, text))
-                    text.append(sampler.chance.draw(laws[-1]))
+                    law = _without(sampler.law(row, text), self._never)
+                    if law is None:
+                        break
+                    laws.append(law)
+                    text.append(sampler.chance.draw(law))
             except EngineError as error:
                 fault = _FAULT if not row.isfinite().any() or row.isnan().any() else f"the draft guessed less: {error}"
                 break
@@ -123,3 +134,14 @@ class Draft:
             f"the text holds token {self._unknown}, which the draft does not know (it has {self.session.width}), so it "
             "guesses from what stands behind such tokens, and nothing right after one"
         )
+
+
+def _without(law: Any, never: Collection[int]) -> Any:
+    """Return the law of a token that is drawn again until it is none of `never`; None where that is mostly in vain."""
+    gone = [token for token in never if token < len(law)]
+    if not gone:
+        return law
+    kept = law * 1
+    kept[gone] = 0
+    total = kept.sum()
+    return kept / total if 2 * total > 1 else None
