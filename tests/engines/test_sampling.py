@@ -218,7 +218,7 @@ def test_a_draft_with_broken_logits_costs_speed_and_not_the_law(bad, rule):
     for seed in range(2):
         made = speculator.generate([0], temperature=1.0, seed=seed, verify=rule, max_new_tokens=200)
         tokens += made.tokens
-        assert made.warnings == ("the draft gave non-finite logits, so it guessed less; try another --draft-dtype",)
+        assert made.warnings == ("the draft gave non-finite logits, so it guessed less; try another draft_dtype",)
     assert fits(tokens, P.double().softmax(-1))
 
 

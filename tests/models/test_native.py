@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -456,6 +457,11 @@ def test_nobody_waits_for_the_compiler_by_default(tmp_path):
 
     first = run()
     assert first.startswith("transformers")
+    if (
+        "avx512f" not in Path("/proc/cpuinfo").read_text()
+    ):  # by rule, nothing is compiled for such a processor by itself
+        assert "without AVX-512" in first
+        return
     assert "in the background" in first
     deadline = time.monotonic() + 90
     while not list(tmp_path.glob("compiled/*.so")) and time.monotonic() < deadline:

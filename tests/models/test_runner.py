@@ -111,7 +111,7 @@ def test_numerics_are_chosen_by_rule_whatever_the_clock_says(model, monkeypatch)
 
 def test_a_refusal_names_a_k_for_which_numerics_can_be_fixed(model, monkeypatch):
     monkeypatch.setattr("draftproof.engines.opening._why_not_fixed", lambda model, k: None if k in (1, 7) else "rows")
-    with pytest.raises(ConfigError, match="with k=7 they can, or choose numerics fast"):
+    with pytest.raises(ConfigError, match="with k=7 they can, or choose numerics='fast'"):
         Speculator(model, model, k=5, numerics="fixed")
     monkeypatch.setattr("draftproof.engines.opening._why_not_fixed", lambda model, k: "rows depend")
     with pytest.raises(ConfigError, match="rows depend; choose numerics fast"):

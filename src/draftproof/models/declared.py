@@ -149,7 +149,7 @@ def quantised_already(name: str, config: dict[str, Any], weights: str | None) ->
     if weights is not None:
         raise LoadError(
             f"{name!r} is already quantised ({method}), so it cannot be quantised to {weights}; "
-            "leave out weights, or give the model that it was made from."
+            f"leave out weights={weights!r}, or give the model that it was made from."
         )
     try:
         if not isinstance(told, dict) or not isinstance(method, str):

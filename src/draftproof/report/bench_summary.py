@@ -253,6 +253,6 @@ def drafts_verdict(result: DraftsResult) -> str:
     righter = [(r, found) for r, found in known if r.draft != best.draft and (r.agreement or 0) > (best.agreement or 0)]
     tail = ""
     if righter and all(found.high < speed.low for _, found in righter):
-        names = ", ".join(dict.fromkeys(names[r.draft or ""] for r, _ in righter))
-        tail = f"; {names}: right more often, and slower all the same"
+        others = ", ".join(dict.fromkeys(names[r.draft or ""] for r, _ in righter))
+        tail = f"; {others}: right more often, and slower all the same"
     return f"take {names[best.draft or '']} with k = {best.k}: {speed.value:.2f} × plain decoding{tail}"
