@@ -114,7 +114,7 @@ def test_a_refusal_names_a_k_for_which_numerics_can_be_fixed(model, monkeypatch)
     with pytest.raises(ConfigError, match="with k=7 they can, or choose numerics='fast'"):
         Speculator(model, model, k=5, numerics="fixed")
     monkeypatch.setattr("draftproof.engines.opening._why_not_fixed", lambda model, k: "rows depend")
-    with pytest.raises(ConfigError, match="rows depend; choose numerics fast"):
+    with pytest.raises(ConfigError, match="rows depend; choose numerics='fast'"):
         Speculator(model, model, k=5, numerics="fixed")
 
 
