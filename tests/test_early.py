@@ -17,7 +17,7 @@ import draftproof
 from draftproof import ConfigError, Speculator, settings
 from draftproof.cli import app
 from draftproof.cli.options import in_switches
-from draftproof.models.find import find_here
+from draftproof.files.find import find_here
 from draftproof.models.placement import DTYPES
 
 PAIR = ["--target", "demo-target", "--draft", "demo-draft"]

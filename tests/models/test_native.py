@@ -457,9 +457,7 @@ def test_nobody_waits_for_the_compiler_by_default(tmp_path):
 
     first = run()
     assert first.startswith("transformers")
-    if (
-        "avx512f" not in Path("/proc/cpuinfo").read_text()
-    ):  # there nothing is compiled by itself
+    if "avx512f" not in Path("/proc/cpuinfo").read_text():  # there nothing is compiled by itself
         assert "without AVX-512" in first
         return
     assert "in the background" in first

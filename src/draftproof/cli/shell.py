@@ -14,8 +14,8 @@ import typer
 
 from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
-from draftproof.models.adapter import check_here
-from draftproof.models.find import find
+from draftproof.files.adapter import check_here
+from draftproof.files.find import find
 from draftproof.options import DRAWING
 from draftproof.reading import STANDARD
 from draftproof.settings import check_draft_is_named, check_settings

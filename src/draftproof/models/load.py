@@ -10,8 +10,8 @@ from typing import Any, Literal
 from transformers import PreTrainedModel
 
 from draftproof.errors import CompileError, DraftproofError, LoadError, brief
-from draftproof.models.adapter import Adapter, settle
-from draftproof.models.find import EMBEDDED, find
+from draftproof.files.adapter import Adapter, settle
+from draftproof.files.find import EMBEDDED, find
 from draftproof.models.folder import read_folder
 from draftproof.models.gguf import read_gguf
 from draftproof.models.merge import about_base, merge_and_take_text_side, tokenizer_of

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from draftproof.errors import DraftproofError, LoadError, brief
-from draftproof.models.adapter import WEIGHTS, Adapter
+from draftproof.files.adapter import WEIGHTS, Adapter
 from draftproof.models.probe import logits_of, same_logits
 from draftproof.models.text_side import text_side
 from draftproof.models.tokenizer import has_tokenizer, read_tokenizer

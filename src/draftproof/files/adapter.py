@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import LoadError, brief
-from draftproof.models.find import EMBEDDED, download, find, find_here
+from draftproof.files.find import EMBEDDED, download, find, find_here
 from draftproof.settings import require_extra
 
 _NOT_MERGED = {
