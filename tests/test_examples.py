@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forking import forked, script
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 PROMISES = {
@@ -23,6 +23,6 @@ def test_every_example_has_a_promise():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
 def test_an_example_runs(example):
-    out = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
+    out = forked(script(example))
     assert out.returncode == 0, out.stderr
     assert PROMISES[example.stem] in out.stdout

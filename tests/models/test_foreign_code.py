@@ -15,6 +15,7 @@ from draftproof import LoadError, Speculator
 from draftproof.models.load import load
 from draftproof.results import from_json
 from draftproof.testing import byte_tokenizer
+from tests.forking import command, forked
 
 MARK = "import pathlib; pathlib.Path({marker!r}).touch()\n"
 CODE = {
@@ -77,8 +78,7 @@ def test_code_in_a_folder_never_runs_and_nobody_is_asked(plant, model_type, auto
 
 def cli(*arguments):
     """Run a command with people's lines waiting on standard input, each of which says yes."""
-    command = [sys.executable, "-m", "draftproof.cli", *map(str, arguments)]
-    ended = subprocess.run(command, input="y\n" * 50, capture_output=True, text=True, timeout=120, check=False)
+    ended = forked(command(*arguments), stdin="y\n" * 50)
     ended.stderr = " ".join(ended.stderr.split())
     return ended
 
@@ -93,17 +93,17 @@ def test_where_transformers_has_the_model_itself_the_code_is_left_alone_and_that
     assert all("not run" in note for note in loaded.notes)
 
 
-@pytest.mark.parametrize("command", ["run", "one-pass"])
-def test_trusted_code_runs_and_the_result_says_so(plant, tmp_path, command):
+@pytest.mark.parametrize("name", ["run", "one-pass"])
+def test_trusted_code_runs_and_the_result_says_so(plant, tmp_path, name):
     folder, marker = plant(model_type="own", auto_map=MODEL_MAP)
-    which, out = {"run": "--target", "one-pass": "--model"}[command], tmp_path / "result.json"
-    options = ["--prompt", "Hello", "--max-new-tokens", 3] if command == "run" else ["--text", "Hello you"]
-    ended = cli(command, which, folder, *options, "--trust-remote-code", "--dtype", "float32", "--json", out)
+    which, out = {"run": "--target", "one-pass": "--model"}[name], tmp_path / "result.json"
+    options = ["--prompt", "Hello", "--max-new-tokens", 3] if name == "run" else ["--text", "Hello you"]
+    ended = cli(name, which, folder, *options, "--trust-remote-code", "--dtype", "float32", "--json", out)
     assert ended.returncode == 0, ended.stderr
     assert marker.exists()
     result = from_json(out.read_text())
     assert any("code of its own, as trusted" in note for note in result.notes)
-    if command == "run":
+    if name == "run":
         assert result.recipe.target_placement.own_code
 
 
@@ -130,8 +130,8 @@ def test_nothing_is_fetched_for_a_folder(plant):
         "print(len(made.tokens))\n"
     )
     environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")}
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    whole = [sys.executable, "-c", program]
+    ended = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (0, "3\n"), ended.stderr
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from gguf import GGUFWriter
 
 from draftproof import LoadError, Speculator
 from draftproof.models.load import load
+from tests.forking import command, forked
 
 WIDTH, INNER, HEADS = 32, 64, 2
 TOKENS = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁"]
@@ -125,7 +124,6 @@ def test_what_lies_beside_a_file_does_not_matter(tmp_path):
 
 def test_a_part_is_refused_on_the_command_line(tmp_path):
     file = write(tmp_path / "model-00001-of-00002.gguf", layers=1, part=(0, 2))
-    command = [sys.executable, "-m", "draftproof.cli", "run", "--target", str(file), "--prompt", "Hello"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = forked(command("run", "--target", file, "--prompt", "Hello"))
     assert ended.returncode == 2
     assert "part 1 of 2" in " ".join(ended.stderr.split())

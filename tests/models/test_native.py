@@ -409,8 +409,13 @@ def test_where_nothing_can_be_kept_decoding_goes_on(tmp_path, monkeypatch, wait)
 
 
 def test_a_torn_library_is_built_again(tmp_path, monkeypatch):
+    library_module.library()
+    built = library_module._target()
     monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    monkeypatch.setenv("CXX", "env g++")
+    copying = tmp_path / "c++"  # a compiler that needs no time: it hands out the kernels that are there
+    copying.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; cp {built} "$2"\n')
+    copying.chmod(0o755)
+    monkeypatch.setenv("CXX", str(copying))
     target = library_module._target()
     target.write_bytes(b"\x7fELF")
     assert not library_module._intact(target)
