@@ -310,3 +310,19 @@ def test_prompts_as_ids_are_checked(model):
         speculator.generate([1], max_new_tokens=0)
     with pytest.raises(ConfigError, match="k is 65"):
         speculator.generate([1], k=65)
+
+
+def test_a_draft_with_the_targets_tokens_takes_its_tokenizer_and_any_other_keeps_its_own(model, folder, tmp_path):
+    twin = save(model, tmp_path / "twin")
+    (twin / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    speculator = Speculator(folder, twin, k=2)
+    assert speculator.draft.tokenizer is speculator.target.tokenizer
+    given = byte_tokenizer()
+    speculator = Speculator(folder, twin, k=2, tokenizer=given)
+    assert speculator.target.tokenizer is given
+    assert speculator.draft.tokenizer is not given
+    other = save(model, tmp_path / "other", byte_tokenizer(added=["<own>"]))
+    assert "<own>" in Speculator(folder, other, k=2).draft.tokenizer.get_vocab()
+    (twin / "tokenizer_config.json").write_text("{}")
+    speculator = Speculator(folder, twin, k=2)
+    assert speculator.draft.tokenizer is not speculator.target.tokenizer

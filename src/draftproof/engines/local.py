@@ -107,6 +107,7 @@ class Speculator:
                 why,
                 weights=draft_weights or (weights if loaded_here else None),
                 adapter=draft_adapter,
+                beside=self.target,
                 **passes,
             )
             self.notes += [note for note in self.draft.notes if note not in notes_of(self.draft.model)]

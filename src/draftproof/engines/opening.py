@@ -16,7 +16,7 @@ from draftproof.errors import ConfigError
 from draftproof.models.given import unwrap
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import ModelSession, check_cache, is_quantised
+from draftproof.models.session import ModelSession, is_quantised
 from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
 from draftproof.records import Numerics, Placement
@@ -34,8 +34,9 @@ def open_model(
     weights: str | None = None,
     adapter: str | Path | None = None,
     trust_remote_code: bool = False,
+    beside: Loaded | None = None,
 ) -> Loaded:
-    """Load `source` if it is a name, and take it as it is if it is a model."""
+    """Load `source` if it is a name, and take it as it is if it is a model; `beside` is as in `load`."""
     if isinstance(source, str | Path):
         loaded = load(
             source,
@@ -48,8 +49,9 @@ def open_model(
             weights=weights,
             adapter=adapter,
             trust_remote_code=trust_remote_code,
+            beside=beside,
         )
-        return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer)
+        return loaded if tokenizer is None else replace(loaded, tokenizer=tokenizer, tokenizer_from=None)
     if (device, dtype, revision, weights, adapter) != ("auto", "auto", None, None, None):
         raise ConfigError(
             "device, dtype, revision, weights and adapter are for models that are loaded here; this one is loaded "
@@ -59,7 +61,6 @@ def open_model(
         wanted = compile == "on" and source.decoder is None and not source.graphs
         return compiled(source, "on", keep_weights=True) if wanted else source
     model, told = unwrap(source)
-    check_cache(model)
     placement = Placement(str(model.device), str(model.dtype).removeprefix("torch."), "as the model was given")
     name = model.config.name_or_path or "model"
     given = Loaded(name, model, tokenizer, placement, end_tokens_of(model), (*told, *notes_of(model)))

@@ -40,9 +40,17 @@ Read = tuple[PreTrainedModel, Any, Placement, tuple[str, ...]]
 
 
 def read_folder(
-    name: str, path: Path, decide: Callable[..., Placement], *, weights: str | None = None, trust: bool = False
+    name: str,
+    path: Path,
+    decide: Callable[..., Placement],
+    *,
+    weights: str | None = None,
+    trust: bool = False,
+    tokenizer: Any = None,
 ) -> Read:
     """Return the model of the folder `path`; `weights` is what it is going to be quantised to.
+
+    A `tokenizer` that is given is taken for the one that lies in the folder.
 
     Nothing is fetched, and code that lies in the folder runs only with `trust`. Raises `LoadError` and `CacheError`.
     """
@@ -63,7 +71,9 @@ def read_folder(
     if not foreign:
         refuse_unsupported(config, kind)
     notes = check_weight_files(name, path, placement, quantised=quantised is not None)
-    tokenizer, of_tokenizer = read_tokenizer(name, path, trust=trust)
+    of_tokenizer: tuple[str, ...] = ()
+    if tokenizer is None:
+        tokenizer, of_tokenizer = read_tokenizer(name, path, trust=trust)
     with never_asking():
         model, info = auto.from_pretrained(
             path,

@@ -21,6 +21,7 @@ from draftproof.models.quantise import quantise
 from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
 from draftproof.models.shipped import end_tokens_of, notes_of
 from draftproof.models.text_side import text_side
+from draftproof.models.tokenizer import same_tokenizer
 from draftproof.models.windows import masks_by_length
 from draftproof.records import Placement
 from draftproof.settings import check_settings
@@ -44,6 +45,8 @@ class Loaded:
     """Compiled passes, if there are any. Unless they were asked to stay, the weights of `model` are given up then."""
     graphs: bool = False
     """Whether short passes are captured as CUDA graphs."""
+    tokenizer_from: Path | None = None
+    """The folder that the tokenizer was read from, as it is there."""
 
     def told(self) -> tuple[str, ...]:
         """Return all that there is to say about how it was loaded."""
@@ -71,6 +74,7 @@ def load(
     weights: str | None = None,
     adapter: str | Path | None = None,
     trust_remote_code: bool = False,
+    beside: Loaded | None = None,
 ) -> Loaded:
     """Load `name`: a hub name, a folder, a `.gguf` file, or one of `EMBEDDED`; the rest is as in `place`.
 
@@ -84,6 +88,9 @@ def load(
     `models.merge`); `"none"` leaves out one that lies in the model's own folder. Of a model that also sees, the text
     side is loaded.
 
+    Where this model's tokens are those of `beside`, for which it is going to guess, that one's tokenizer is taken, its
+    chat template included: reading the same files again takes seconds.
+
     Nobody is asked anything, and nothing is fetched for a folder. Code that a model brings along runs only with
     `trust_remote_code`; without it, a model that cannot do without is refused.
 
@@ -95,18 +102,19 @@ def load(
     found = find(str(name), revision, code=trust_remote_code)
     path, changes, told = settle(str(name), found, None if adapter is None else str(adapter))
     try:
-        read = read_gguf if path.is_file() else read_folder
+        read = read_gguf if path.is_file() else partial(read_folder, tokenizer=_known_tokenizer(path, beside))
 
         def fresh() -> Loaded:
             decide = partial(place, device, dtype, because=because)
             model, tokenizer, where, notes = read(str(name), path, decide, weights=weights, trust=trust_remote_code)
             loaded = _ready(str(name), model, tokenizer, where, (*told, *notes), changes)
+            loaded = replace(loaded, tokenizer_from=path if changes is None else None)
             return loaded if weights is None else _quantised(loaded, weights)
 
         try:
             return compiled(fresh(), compile, keep_weights=keep_weights)
         except CompileError as error:  # found too late: the weights were given up
-            return replace(fresh(), why_not_compiled=_went_on(str(name), error))
+            return replace(compiled(fresh(), "off"), why_not_compiled=_went_on(str(name), error))
     except DraftproofError:
         raise
     except Exception as error:  # a damaged folder makes the libraries raise almost anything
@@ -114,6 +122,11 @@ def load(
             f"cannot load {str(name)!r}: {brief(error)}. Its files are damaged, incomplete or of another version; "
             "download them again."
         ) from error
+
+
+def _known_tokenizer(path: Path, beside: Loaded | None) -> Any:
+    known = beside is not None and beside.tokenizer_from is not None and same_tokenizer(path, beside.tokenizer_from)
+    return beside.tokenizer if beside is not None and known else None
 
 
 def _ready(
@@ -133,29 +146,30 @@ def _ready(
         reason = f"{placement.reason}; adapter {adapter.name!r} merged into the weights"
         placement = replace(placement, reason=reason, adapter=adapter.name)
     model = model.to(placement.device).eval()
-    check_cache(model)
     return Loaded(name, model, tokenizer, placement, end_tokens_of(model), (*notes, *told, *notes_of(model)))
 
 
 def _quantised(loaded: Loaded, weights: str) -> Loaded:
+    check_cache(loaded.model)  # strictly: a quantised model's logits tell less
     quantise(loaded.model, weights)
     placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; {weights} weights", weights=weights)
     return replace(loaded, placement=placement)
 
 
-def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
+def compiled(loaded: Loaded, compile: str, *, keep_weights: bool = False) -> Loaded:
     """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
 
-    Whatever stands in the way, the model goes on through transformers. The compiled passes have to give transformers'
-    logits on a few tokens before they are used; where they do not, and the weights are given up already, a
-    `CompileError` is raised.
+    Whatever stands in the way, the model goes on through transformers. Passes of either kind have to give transformers'
+    own logits on a few tokens before they are used: a model whose passes through transformers do not raises
+    `CacheError`, and one whose weights are given up already for compiled passes that do not, `CompileError`.
     """
+    sample = sample_of(loaded.model)
     if compile == "off":
+        check_cache(loaded.model, sample)
         return loaded
     name = loaded.model.config.model_type
     passes: Literal["compiled", "graphs"]
     try:
-        sample = sample_of(loaded.model)
         if loaded.model.device.type == "cuda":
             if masks_by_length(loaded.model):
                 raise CompileError(f"{name!r} finds its place by the cache's length, so no pass of it can be replayed")
@@ -170,6 +184,7 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool) -> Loaded:
     except CompileError as error:
         if loaded.model.device.type == "meta":
             raise
+        check_cache(loaded.model, sample)
         return replace(loaded, why_not_compiled=_went_on(loaded.name, error))
     return replace(found, placement=_told(loaded.placement, passes))
 

@@ -242,13 +242,13 @@ def agrees(session: ModelSession, sample: Sample) -> bool:
     return bool((pieces - plain[-last:]).abs().max() <= session.rounding * scale)
 
 
-def check_cache(model: PreTrainedModel) -> None:
+def check_cache(model: PreTrainedModel, sample: Sample | None = None) -> None:
     """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
 
     Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
-    does what the loop relies on.
+    does what the loop relies on. `sample` is what `sample_of` returned, if that is known.
     """
-    sample = sample_of(model)
+    sample = sample or sample_of(model)
     name = repr(model.config.model_type)
     try:
         same = agrees(ModelSession(model), sample)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,26 @@ from draftproof.models.declared import (
 _FILES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
 """What a tokenizer is read from, whoever wrote it."""
 
+_BESIDE = (*_FILES, "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
+"""All that has a say in what the tokens of a folder are; a chat template has none."""
+
 
 def has_tokenizer(path: Path) -> bool:
     """Whether what a tokenizer is read from lies in the folder `path`."""
     return any(found for pattern in _FILES for found in path.glob(pattern))
+
+
+def same_tokenizer(one: Path, other: Path) -> bool:
+    """Whether two folders number the same tokens: the same files but for templates, and no code of their own."""
+    if not (one.is_dir() and other.is_dir()):
+        return False
+    declared = [read_json_if_there(path / "config.json").get("model_type") for path in (one, other)]
+    names = [{file.name for pattern in _BESIDE for file in path.glob(pattern)} for path in (one, other)]
+    if declared[0] != declared[1] or names[0] != names[1] or not has_tokenizer(one):
+        return False
+    if tokenizer_code(read_json_if_there(one / "tokenizer_config.json")):
+        return False
+    return all((one / n).is_file() and filecmp.cmp(one / n, other / n, shallow=False) for n in names[0])
 
 
 def read_tokenizer(name: str, path: Path, *, trust: bool = False) -> tuple[Any, tuple[str, ...]]:

@@ -160,6 +160,8 @@ def compare_vocabularies(target: Any, draft: Any) -> Agreement:
     token, or written in brackets like one, for both; the note describes them. Raises `PairError` naming the first id
     that means two things.
     """
+    if target is draft:
+        return Agreement()
     ours = {int(i): token for token, i in target.get_vocab().items()}
     theirs = {int(i): token for token, i in draft.get_vocab().items()}
     shared = ours.keys() & theirs.keys()
