@@ -135,3 +135,15 @@ def test_chat_takes_a_file_of_messages_and_records_them(pair, tmp_path, end):
 def test_files_of_messages_that_cannot_be_meant_are_refused(pair, arguments, says):
     out = run(pair, *arguments)
     assert (out.exit_code, says in out.output) == (2, True), out.output
+
+
+def test_reasons_are_one_line_unless_asked_for_and_a_price_is_always_told():
+    command = ["run", "--target", "demo-target", "--draft", "demo-draft", "--prompt", "The", "--max-new-tokens", 4]
+    short, long = (" ".join(invoke(*command, *more).output.split()) for more in ((), ("-v",)))
+    assert "target and draft on cpu in float32" in short
+    assert "-v says why" in short
+    assert "no GPU found" not in short
+    assert "target on cpu" in long
+    assert "-v says why" not in long
+    dear = " ".join(invoke(*command, "--dtype", "bfloat16", "--compile", "off").output.split())
+    assert "× the time of one" in dear

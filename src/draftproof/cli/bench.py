@@ -91,6 +91,7 @@ def bench(
             target_placement=speculator.target.placement,
             draft_placement=speculator.draft.placement,
             **asked,
+            by_rule=speculator.numerics.kind == "fixed",
             cells=(),
             notes=(*doubt_machine(), *_conditions(engine), *speculator.notes),
         )
@@ -166,16 +167,20 @@ def _print(result: BenchResult, out: Console) -> None:
         return
     first = result.workloads[0].name
     sweep = [r for r in rows if r.workload == first and r.k in (0, *result.ks)]
-    out.print(tables.bench_table(f"k sweep on {first!r}", sweep, by="k"))
+    out.print(tables.bench_table(f"k sweep on {first!r}", sweep, by="k", width=out.width))
     out.print(bench_summary.recommend(sweep), style="bold", markup=False)
     others = [r for r in rows if r.workload != first]
     if others:
         same_k = [r for r in rows if r.workload == first and r.k in (0, result.k)]
-        out.print(tables.bench_table(f"workloads at k = {result.k}", [*same_k, *others], by="workload"))
+        out.print(
+            tables.bench_table(f"workloads at k = {result.k}", [*same_k, *others], by="workload", width=out.width)
+        )
     if result.peers:
         out.print(tables.peer_table(bench_summary.peer_rows(result)))
     for sentence in bench_summary.workloads_verdict(result):
         out.print(sentence, style="bold", markup=False)
+    if said := bench_summary.identity(result):
+        out.print(said, markup=False)
     shell.tell_placements(out, result)
     if said := result.options.describe():
         shell.tell(out, "note", said)
@@ -202,6 +207,7 @@ def _resumed(blank: BenchResult, old: BenchResult | None, json_file: Path | None
     if old is None:
         return blank
     here = {name: getattr(blank, name) for name in ("notes", "created", "draftproof")}
+    old = replace(old, by_rule=blank.by_rule) if old.by_rule is None else old
     if replace(old, cells=(), peers=(), **here) != blank:
         raise ResultError(
             f"{str(json_file)!r} holds a measurement from another machine, device or number format; give another name."

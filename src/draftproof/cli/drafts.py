@@ -95,9 +95,9 @@ def drafts(
         out = shell.results_console(json_file)
         out.print(tables.facts_table(result.facts))
         names = bench_summary.drafts_of(result)
-        out.print(tables.bench_table(f"all at k = {k}", bench_summary.bench_rows(cells), "draft", names))
-        if best_cells:
-            out.print(tables.bench_table("each at its best k", bench_summary.bench_rows(best_cells), "draft", names))
+        for title, some in ((f"all at k = {k}", cells), ("each at its best k", best_cells)):
+            if some:
+                out.print(tables.bench_table(title, bench_summary.bench_rows(some), "draft", names, out.width))
         out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
         shell.tell_placements(out, result)
         if said := wanted.describe():

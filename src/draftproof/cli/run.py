@@ -60,6 +60,7 @@ def run(
     ] = None,
     check: Annotated[bool, typer.Option(help="Write the text plainly too, compare, and time both.")] = True,
     repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 1,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say where everything ran, and why.")] = False,
     options: dict[str, Any],
 ) -> None:
     """Write a text speculatively, prove that it is plain decoding's, and print the ledger."""
@@ -96,11 +97,17 @@ def run(
             draft_context=None if draft is None else speculator.draft_context,
             **({} if talk is None else asdict(talk)),
         )
-        _run(progress, speculator, recipe, json_file, text_file)
+        _run(progress, speculator, recipe, json_file, text_file, verbose=verbose)
 
 
 def _run(
-    progress: Console, speculator: Speculator, recipe: Recipe, json_file: Path | None, text_file: Path | None
+    progress: Console,
+    speculator: Speculator,
+    recipe: Recipe,
+    json_file: Path | None,
+    text_file: Path | None,
+    *,
+    verbose: bool,
 ) -> None:
     from dataclasses import replace
 
@@ -158,8 +165,12 @@ def _run(
         out.print(f"the table is of text 1; what is said of all {1 + len(samples)} texts stands below", style="dim")
     for line in terminal.endings(generation):
         out.print(line, markup=False)
+    reasons = _usual(speculator)
     for note in (*result.notes, *generation.warnings):
-        shell.tell(out, "note", note)
+        if verbose or note not in reasons:
+            shell.tell(out, "note", note)
+    if not verbose:
+        shell.tell(out, "note", _in_short(speculator))
     if pairs:
         shell.conclude(out, speculator, pairs, compared)
     if interrupted:
@@ -186,22 +197,19 @@ def _result(
 
     tokenizer = speculator.target.tokenizer
     found = first_divergence(pairs)
-    numerics = speculator.numerics
-    placements = [f"target on {recipe.target_placement.reason}"]
+    told: list[str] = []
     if generation.seed is not None:
         again = "" if recipe.options.same_text else ", with this draft and k,"
-        placements.insert(
+        told.insert(
             0,
             f"sampled at temperature {recipe.options.temperature:g} under the {generation.verify} rule; "
             f"--seed {generation.seed}{again} writes it again",
         )
     if idle := recipe.options.idle():
-        placements.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")
+        told.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")
     if recipe.n > 1 and generation.seed is None:
-        placements.insert(0, f"temperature is 0 (greedy), so all {recipe.n} texts are the same")
-    placements = [*doubt_escapes(recipe.options.stop), *placements]
-    if recipe.draft_placement is not None:
-        placements.append(f"draft on {recipe.draft_placement.reason}")
+        told.insert(0, f"temperature is 0 (greedy), so all {recipe.n} texts are the same")
+    told = [*doubt_escapes(recipe.options.stop), *told]
     return RunResult(
         machine=read_machine(),
         recipe=recipe,
@@ -212,7 +220,39 @@ def _result(
         repeats=tuple((p.speculative, p.plain) for p in pairs[1 + len(samples) :]),
         samples=tuple(samples),
         plain_samples=tuple(p.plain for p in pairs[1 : 1 + len(samples)]),
-        notes=(*placements, f"numerics {numerics.kind}: {numerics.reason}", *speculator.notes, *doubt_loop(generation)),
+        notes=(*told, *_reasons(speculator), *speculator.notes, *doubt_loop(generation)),
         pieces=pieces(tokenizer, prompt, generation.tokens),
         guesses={t: tokenizer.decode([t]) for r in generation.rounds for t in r.proposed},
     )
+
+
+def _reasons(speculator: Speculator) -> list[str]:
+    """Return why everything ran where and how it did."""
+    found = [f"target on {speculator.target.placement.reason}"]
+    if speculator.draft is not None:
+        found.append(f"draft on {speculator.draft.placement.reason}")
+    return [*found, f"numerics {speculator.numerics.kind}: {speculator.numerics.reason}"]
+
+
+def _usual(speculator: Speculator) -> list[str]:
+    """Return those reasons that nobody needs to read twice: all but numerics that cost something or promise less."""
+    *placements, numerics = _reasons(speculator)
+    target = speculator.target.placement
+    plain = speculator.numerics.shape is None and (target.passes == "compiled" or target.dtype == "float32")
+    return [*placements, numerics] if plain else placements
+
+
+def _in_short(speculator: Speculator) -> str:
+    """Return in one line where and how everything ran."""
+    told = {}
+    for role, loaded in (("target", speculator.target), ("draft", speculator.draft)):
+        if loaded is not None:
+            where = loaded.placement
+            weights = f" with {where.weights} weights" if where.weights else ""
+            told[role] = f"on {where.device} in {where.dtype}{weights}, passes {_PASSES[where.passes]}"
+    alike = len(set(told.values())) == 1
+    models = f"{' and '.join(told)} {told['target']}" if alike else "; ".join(f"{r} {how}" for r, how in told.items())
+    return f"{models}; numerics {speculator.numerics.kind}; -v says why"
+
+
+_PASSES = {"compiled": "compiled", "graphs": "captured as graphs", "transformers": "through transformers"}

@@ -17,7 +17,7 @@ from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
-from draftproof.models.load import Loaded, notes_of
+from draftproof.models.load import Loaded, notes_of, why_not_compiled
 from draftproof.models.session import ModelSession
 from draftproof.models.tokens import doubt_end
 from draftproof.options import Options
@@ -116,8 +116,7 @@ class Speculator:
             self._never, notes = check_pair(self.target, self.draft, widths)
             self.notes += notes
             devices.append(self.draft.placement.device)
-        why_not = [one.why_not_compiled for one in (self.target, self.draft) if one and one.why_not_compiled]
-        self.notes = list(dict.fromkeys([*self.notes, *why_not]))
+        self.notes = list(dict.fromkeys([*self.notes, *why_not_compiled(self.target, self.draft)]))
         self.clock = clock or DeviceClock(*devices)
 
     def __repr__(self) -> str:

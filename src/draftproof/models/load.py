@@ -50,7 +50,7 @@ class Loaded:
 
     def told(self) -> tuple[str, ...]:
         """Return all that there is to say about how it was loaded."""
-        return self.notes if self.why_not_compiled is None else (*self.notes, self.why_not_compiled)
+        return (*self.notes, *why_not_compiled(self))
 
     def __repr__(self) -> str:
         kind, placement = self.model.config.model_type, self.placement
@@ -114,7 +114,7 @@ def load(
         try:
             return compiled(fresh(), compile, keep_weights=keep_weights)
         except CompileError as error:  # found too late: the weights were given up
-            return replace(compiled(fresh(), "off"), why_not_compiled=_went_on(str(name), error))
+            return replace(compiled(fresh(), "off"), why_not_compiled=str(error))
     except DraftproofError:
         raise
     except Exception as error:  # a damaged folder makes the libraries raise almost anything
@@ -185,12 +185,19 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool = False) -> Loa
         if loaded.model.device.type == "meta":
             raise
         check_cache(loaded.model, sample)
-        return replace(loaded, why_not_compiled=_went_on(loaded.name, error))
+        return replace(loaded, why_not_compiled=str(error))
     return replace(found, placement=_told(loaded.placement, passes))
 
 
-def _went_on(name: str, error: CompileError) -> str:
-    return f"{name}: passes go through transformers: {error}"
+def why_not_compiled(*models: Loaded | None) -> list[str]:
+    """Say for which of these models compiled passes were wanted and are not there, and why: a line for each reason."""
+    names: dict[str, list[str]] = {}
+    for loaded in models:
+        if loaded is not None and loaded.why_not_compiled is not None:
+            names.setdefault(loaded.why_not_compiled, []).append(loaded.name)
+    return [
+        f"{' and '.join(dict.fromkeys(of))}: passes go through transformers: {reason}" for reason, of in names.items()
+    ]
 
 
 def _agrees(session: ModelSession, sample: Sample) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -193,6 +193,19 @@ def workloads_verdict(result: BenchResult) -> list[str]:
     return sentences + ([f"another engine was faster on {', '.join(better)}"] if better else [])
 
 
+def identity(result: BenchResult) -> str | None:
+    """Say how many texts were the same with speculation on and off, and whether that is a rule or how it fell."""
+    judged = [cell.identical for cell in result.cells if cell.draft is not None and cell.identical is not None]
+    if not judged:
+        return None
+    why = {
+        True: ", by rule: in fixed numerics a row has the same bits with speculation on and off",
+        False: ", as it fell: in fast numerics rounding decides where two tokens are nearly as likely",
+        None: "",
+    }[result.by_rule]
+    return f"identical: {sum(judged)} of {len(judged)} pairs of texts{why}"
+
+
 def doubts(result: BenchResult, rows: Sequence[BenchRow]) -> list[str]:
     """Return reasons not to trust a bench, each with what to do."""
     found = [doubt] if (doubt := doubt_sweep([r for r in rows if r.workload == result.workloads[0].name])) else []
@@ -216,7 +229,19 @@ def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
             found.append(f"{name}: not measured: {cell.error}")
         if cell.divergence is not None:
             found.append(f"{name}: differs from plain at token {cell.divergence.position} ({cell.divergence.kind})")
-    return doubt_spread(spreads) + found
+    return doubt_spread(spreads) + found + _told_by_drafts(cells, names)
+
+
+def _told_by_drafts(cells: Sequence[Cell], names: Mapping[str, str]) -> list[str]:
+    """Return why drafts guessed less than they were asked to, each reason once."""
+    told: dict[tuple[str, str], set[str]] = {}
+    for cell in cells:
+        for warning in (w for g in cell.generations for w in g.warnings):
+            told.setdefault((cell.draft or "", warning), set()).add(cell.workload)
+    return [
+        f"{', '.join(sorted(workloads))}: {f'{names[draft]}: ' if len(names) > 1 else ''}{warning}"
+        for (draft, warning), workloads in told.items()
+    ]
 
 
 def _plain_error(cells: Sequence[Cell], cell: Cell) -> str | None:

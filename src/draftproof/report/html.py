@@ -176,6 +176,7 @@ def _bench(result: BenchResult) -> Section:
     cells = [c for c in result.cells if c.workload == first and c.k in (0, *result.ks)]
     section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
     section.verdicts += bench_summary.workloads_verdict(result)
+    section.facts += [same] if (same := bench_summary.identity(result)) else []
     section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
     section.tables.append(_bench_rows(rows, "workload"))
     if result.peers:

@@ -59,6 +59,8 @@ _BENCH_COLUMNS = (
     "per\nround",
     "same\ntext",
 )
+_FIRST_TO_GO = ("per\nround", "dis-\ncarded", "draft\npasses", "target\npasses", "acc.\nrate")
+"""What a narrow terminal does without, before a word is broken; the file has it all."""
 
 
 def bench_table(
@@ -66,17 +68,13 @@ def bench_table(
     rows: Sequence[BenchRow],
     by: Literal["k", "workload", "draft"],
     names: Mapping[str, str] = MappingProxyType({}),
+    width: int = 80,
 ) -> Table:
     """Return a sweep's table: speed, counts and rates of every arm, plain decoding first; failed arms are left out.
 
-    `names` says what drafts are called.
+    `names` says what drafts are called. Columns are left out until the others fit into `width` characters.
     """
-    table = Table(
-        box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=Text(title), title_justify="left"
-    )
-    table.add_column(by, overflow="fold")
-    for column in _BENCH_COLUMNS:
-        table.add_column(column, justify="right", no_wrap=True)
+    cells = []
     for row in rows:
         what = "plain" if row.draft is None else f"k={row.k}"
         name = {
@@ -84,8 +82,8 @@ def bench_table(
             "workload": row.workload if row.draft is None else f"  {what}",
             "draft": names.get(row.draft or "") or short(row.draft or "plain"),
         }[by]
-        table.add_row(
-            Text(name),
+        cells.append([
+            name,
             f"{row.tokens_per_s:.2f}",
             "" if row.speedup is None else _interval(row.speedup),
             count(row.target_passes),
@@ -94,8 +92,26 @@ def bench_table(
             "" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
             f"{row.tokens_per_round:.2f}" if row.draft else "",
             {None: "–" if row.draft else "", True: "yes", False: "NO"}[row.identical],
-        )
+        ])
+    shown: dict[str, Sequence[str]] = (
+        dict(zip((by, *_BENCH_COLUMNS), zip(*cells, strict=True), strict=True)) if cells else {by: ()}
+    )
+    for column in _FIRST_TO_GO:
+        if sum(_wide(head, values) for head, values in shown.items()) + 2 * (len(shown) - 1) > width:
+            shown.pop(column, None)
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), title=Text(title), title_justify="left"
+    )
+    table.add_column(by, overflow="fold")
+    for column in list(shown)[1:]:
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, *values in zip(*shown.values(), strict=True):
+        table.add_row(Text(name), *values)
     return table
+
+
+def _wide(head: str, values: Sequence[str]) -> int:
+    return max(len(line) for line in (*head.split("\n"), *values))
 
 
 def peer_table(rows: Sequence[PeerRow]) -> Table:

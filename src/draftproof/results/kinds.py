@@ -219,6 +219,8 @@ class BenchResult(Result):
     peers: tuple[PeerCell, ...] = ()
     numerics: str = "fast"
     """What was asked for: `fixed`, `fast` or `auto`; compiled passes are fixed whatever it was."""
+    by_rule: bool | None = None
+    """Whether it came to fixed numerics, where texts on and off are the same by rule; None in older files."""
     kind: Literal["bench"] = "bench"
 
 
