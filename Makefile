@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check format real passes bits memory first-token fuzz clean
+.PHONY: help setup demo test test-oldest check format real passes bits memory first-token draft-context fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -64,6 +64,9 @@ bits: $(READY) ## speculation on and off, bit for bit: 200 prompts, four k, two 
 
 memory: $(READY) ## memory over 2,000 rounds
 	@$(BIN)/python benchmarks/memory.py
+
+draft-context: $(READY) ## what a draft loses by reading the end of long prompts only: PROMPTS=FILE of JSON lines
+	@$(BIN)/python benchmarks/draft_context.py $(PAIR) --prompts $(PROMPTS)
 
 first-token: $(READY) ## from a cold process to the first token
 	@$(BIN)/python benchmarks/first_token.py $(PAIR)

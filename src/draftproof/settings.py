@@ -11,7 +11,9 @@ from draftproof.errors import ConfigError, MissingExtraError
 MAX_K = 64
 """Most guesses a round may ask for."""
 DRAFT_CONTEXT = 512
-"""Tokens of a prompt that a draft reads, the last ones, unless asked for more."""
+"""Tokens of a prompt, the last ones, that a draft reads at least, unless told how many."""
+DRAFT_CONTEXT_PER_TOKEN = 16
+"""It reads so many for each token that may be written: reading more than is ever won back is in vain."""
 DEVICES = ("auto", "cpu", "cuda", "mps")
 """Kinds of devices; all but `auto` may be followed by an index, as in `cuda:1`."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")

@@ -67,6 +67,16 @@ def test_a_draft_reads_the_last_tokens_of_a_prompt_only(model, context):
     assert whole.counts.acceptance_rate == 1.0
 
 
+@pytest.mark.parametrize(("new", "least"), [(4, 512), (40, 640), (64, 700)])
+def test_what_a_draft_reads_of_a_prompt_grows_with_what_may_be_written(new, least):
+    model = random_model(max_position_embeddings=1024)
+    prompt = [(11 * i + 3) % 300 for i in range(700)]
+    speculator = Speculator(model, model, k=4)
+    seen = reads(speculator._draft_session)
+    made = speculator.generate(prompt, max_new_tokens=new)
+    assert least - 1 <= sum(seen) <= least + new + made.counts.discarded
+
+
 @pytest.mark.parametrize("verify", ["greedy", "coupled", "ratio", "block"])
 def test_behind_a_guessed_end_nothing_is_guessed(verify):
     """A target that never ends, and a draft that always guesses the end."""

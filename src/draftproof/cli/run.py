@@ -13,7 +13,6 @@ from draftproof.cli import shell
 from draftproof.cli.options import doubt_escapes, read_options, with_options
 from draftproof.cli.prompts import CHAT_HELP, MESSAGES_HELP, read_messages, read_prompt, render
 from draftproof.reading import STANDARD
-from draftproof.settings import DRAFT_CONTEXT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +49,12 @@ def run(
     draft_device: Annotated[str | None, typer.Option(help="Device of the draft, if not the target's.")] = None,
     draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
     draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
-    draft_context: Annotated[int, typer.Option(help="Last tokens of a prompt that the draft reads.")] = DRAFT_CONTEXT,
+    draft_context: Annotated[
+        int | None,
+        typer.Option(
+            help="Last tokens of a prompt that the draft reads; default 512, or 16 for each new token if more."
+        ),
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
     draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
     trust_remote_code: shell.TrustRemoteCode = False,
@@ -74,7 +78,7 @@ def run(
         how |= {"draft_device": draft_device, "draft_dtype": draft_dtype, "draft_window": draft_window}
         how |= {"draft_weights": draft_weights, "trust_remote_code": trust_remote_code}
         how |= {"adapter": adapter, "draft_adapter": draft_adapter}
-        how |= {} if draft is None else {"draft_context": draft_context}
+        how |= {"draft_context": draft_context}
         shell.check_models(target, draft, **how)
         shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe
@@ -94,7 +98,7 @@ def run(
             draft_placement=None if speculator.draft is None else speculator.draft.placement,
             target_window=speculator.target_window,
             draft_window=speculator.draft_window,
-            draft_context=None if draft is None else speculator.draft_context,
+            draft_context=speculator.draft_context,
             **({} if talk is None else asdict(talk)),
         )
         _run(progress, speculator, recipe, json_file, text_file, verbose=verbose)

@@ -24,7 +24,7 @@ from draftproof.options import Options
 from draftproof.propose.draft import Draft
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
-from draftproof.settings import DRAFT_CONTEXT, check_draft_is_named, check_k, check_settings, refuse_unknown
+from draftproof.settings import check_draft_is_named, check_k, check_settings, refuse_unknown
 
 
 class Speculator:
@@ -40,8 +40,8 @@ class Speculator:
     price. `weights="int8"` quantises what is loaded here; the quantised target then is the target. The draft follows,
     unless `draft_weights` says `"none"`. `adapter` and `draft_adapter` are LoRA adapters, by folder or hub name, merged
     into what is loaded here; a `PeftModel` is taken as it is. Code that lies among a model's files runs only with
-    `trust_remote_code`. Of a prompt the draft reads the last `draft_context` tokens, and never more than `draft_window`
-    of the text at once.
+    `trust_remote_code`. Of a prompt the draft reads the last `draft_context` tokens (None: 512, or 16 for each token
+    that may be written, if that is more), and never more than `draft_window` of the text at once.
 
     Raises `LoadError`, `CacheError`, `PairError` or `ConfigError` before anything is generated.
     """
@@ -78,7 +78,7 @@ class Speculator:
         of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
         of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}
         of_the_draft |= {"draft_context": draft_context}
-        self.draft_context = draft_context or DRAFT_CONTEXT
+        self.draft_context = draft_context
         check_settings(device=device, dtype=dtype, weights=weights, compile=compile, numerics=numerics, **of_the_draft)
         check_draft_is_named(draft, **of_the_draft, draft_adapter=draft_adapter, draft_tokenizer=draft_tokenizer)
         passes: dict[str, Any] = {

@@ -11,7 +11,7 @@ from draftproof.exchange import Proposal
 from draftproof.models.session import Session
 from draftproof.options import DRAWING
 from draftproof.sampling.sampler import Sampler
-from draftproof.settings import DRAFT_CONTEXT
+from draftproof.settings import DRAFT_CONTEXT, DRAFT_CONTEXT_PER_TOKEN
 
 _FAULT = "the draft gave non-finite logits, so it guessed less; try another draft_dtype"
 _BEYOND = "the draft guessed tokens that the target does not know, so it guessed less"
@@ -28,10 +28,10 @@ class Draft:
     after a full acceptance) rides along in the first. Guesses at or above `vocabulary` (the target's number of logits),
     and those in `never`, are not offered: chosen ones end the proposal, and drawn ones come from the law without them.
 
-    The draft stands on a *view* of the text: its end. It begins with the last `context` tokens of the prompt and grows
-    with the text; when it fills the draft's window, it begins anew with so many of the last tokens, at most half a
-    window; and it begins behind a token that the draft does not know. Whatever it leaves out, the text stays the
-    target's.
+    The draft stands on a *view* of the text: its end. It begins with the last `context` tokens of the prompt (None: as
+    many as the text may win back, see `settings.DRAFT_CONTEXT_PER_TOKEN`) and grows with the text; when it fills the
+    draft's window, it begins anew with so many of the last tokens, at most half a window; and it begins behind a token
+    that the draft does not know. Whatever it leaves out, the text stays the target's.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Draft:
         vocabulary: int,
         sampler: Sampler | None = None,
         end_tokens: Collection[int] = (),
-        context: int = DRAFT_CONTEXT,
+        context: int | None = None,
         *,
         never: Collection[int] = (),
     ) -> None:
@@ -49,7 +49,8 @@ class Draft:
         self._sampler = None if sampler is None or sampler.untouched else sampler
         self._end_tokens = frozenset(end_tokens)
         self._never = frozenset(never)
-        self._context = context
+        self._asked = context
+        self._context = context or DRAFT_CONTEXT
         self._start = 0
         """Where the view begins."""
         self._looked = 0
@@ -57,6 +58,8 @@ class Draft:
         self._unknown: int | None = None
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:
+        to_come = max(0, reserve - len(prompt))
+        self._context = self._asked or max(DRAFT_CONTEXT, DRAFT_CONTEXT_PER_TOKEN * to_come)
         self._start = max(0, len(prompt) - self._context)
         self._looked = self._start
         view = self._view(prompt)

@@ -49,7 +49,7 @@ class Recipe:
     draft_window: int | None
     """The same for the draft, as lowered by an option."""
     draft_context: int | None = None
-    """Tokens of a prompt that the draft reads, the last ones; None without a draft, and where it read all."""
+    """Tokens of a prompt that the draft was to read, the last ones; None: by rule, as `settings` states it."""
     n: int = 1
     """Texts that were asked for, each from its own stream of chance."""
     messages: tuple[dict[str, Any], ...] | None = None
