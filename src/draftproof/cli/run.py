@@ -239,11 +239,16 @@ def _reasons(speculator: Speculator) -> list[str]:
 
 
 def _usual(speculator: Speculator) -> list[str]:
-    """Return those reasons that nobody needs to read twice: all but numerics that cost something or promise less."""
-    *placements, numerics = _reasons(speculator)
-    target = speculator.target.placement
-    plain = speculator.numerics.shape is None and (target.passes == "compiled" or target.dtype == "float32")
-    return [*placements, numerics] if plain else placements
+    """Return those reasons that nobody needs to read twice.
+
+    Not among them are those of a model that was changed by an adapter or runs its own code, and of numerics that cost
+    something or promise less.
+    """
+    *reasons, numerics = _reasons(speculator)
+    models = [one.placement for one in (speculator.target, speculator.draft) if one is not None]
+    found = [why for why, where in zip(reasons, models, strict=True) if not (where.adapter or where.own_code)]
+    exact = models[0].passes == "compiled" or models[0].dtype == "float32"
+    return [*found, numerics] if exact and speculator.numerics.shape is None else found
 
 
 def _in_short(speculator: Speculator) -> str:
