@@ -75,7 +75,7 @@ def test_prompt_lengths_do_not_matter(model, length):
     prompt = [(11 * i + 3) % 300 for i in range(length)]
     expected = generate(model, prompt, 60)
     for draft in (model, noisy(model, 0.1), noisy(model, 0.8)):
-        for k in (1, 2, 6):
+        for k in (1, 6):
             assert Speculator(model, draft, k=k).generate(prompt, max_new_tokens=60).tokens == expected
 
 

@@ -65,7 +65,7 @@ def test_padding_may_reach_beyond_the_models_positions():
     assert made.tokens == Speculator(model).generate(prompt, max_new_tokens=60).tokens
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_in_bfloat16_fixed_numerics_write_one_text_whatever_is_guessed(seed):
     model = random_model(seed, num_hidden_layers=2).to(torch.bfloat16)
     speculator = Speculator(model, noisy(model, 0.2), k=5, numerics="fixed")
