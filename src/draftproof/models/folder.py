@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformers import (
@@ -16,6 +18,7 @@ from transformers import (
 )
 
 from draftproof.errors import LoadError
+from draftproof.files.adapter import CONFIG as ADAPTER
 from draftproof.models.checkpoint import check_weight_files, judge_loading
 from draftproof.models.declared import (
     is_own_code,
@@ -74,16 +77,16 @@ def read_folder(
     of_tokenizer: tuple[str, ...] = ()
     if tokenizer is None:
         tokenizer, of_tokenizer = read_tokenizer(name, path, trust=trust)
-    with never_asking():
+    with never_asking(), _without_adapter(path) as folder:
         model, info = auto.from_pretrained(
-            path,
+            folder,
             dtype=DTYPES[placement.dtype],
             output_loading_info=True,
             trust_remote_code=trust,
             local_files_only=True,
             use_safetensors=True,
-            adapter_kwargs=_NO_ADAPTER,
         )
+    model.config.name_or_path = str(path)
     if foreign:
         refuse_unsupported(model.config, type(model))
     wrapper = model.config.get_text_config(decoder=True) is not model.config
@@ -101,8 +104,17 @@ def read_folder(
     return model, tokenizer, placement, notes
 
 
-_NO_ADAPTER = {"subfolder": "no-adapter"}
-"""Where transformers is to look for an adapter beside the model: in no folder. Applying one is not left to it."""
+@contextmanager
+def _without_adapter(path: Path) -> Iterator[Path]:
+    """Give the folder `path` as if no adapter lay in it: transformers applies one that it finds, and is not to."""
+    if not (path / ADAPTER).is_file():
+        yield path
+        return
+    with TemporaryDirectory() as folder:
+        for entry in path.iterdir():
+            if entry.name != ADAPTER:
+                (Path(folder) / entry.name).symlink_to(entry.resolve())
+        yield Path(folder)
 
 
 def _class_of(config: PreTrainedConfig) -> tuple[Any, type[PreTrainedModel] | None]:
