@@ -23,7 +23,7 @@ demo: $(READY) ## write a text plainly and speculatively, side by side
 	@$(BIN)/draftproof demo
 
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
-WORKERS := -n auto --maxprocesses 4
+WORKERS := -n auto --maxprocesses 4 --dist worksteal
 test: $(READY) ## the test suite (CPU, no network)
 	@$(PYTEST) $(BIN)/python -m pytest $(WORKERS)
 

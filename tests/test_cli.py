@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -230,13 +231,18 @@ def test_bytes_that_are_no_text_and_terminals_without_unicode_are_no_tracebacks(
 def test_a_real_interrupt_ends_a_real_process_cleanly(pair):
     command = [sys.executable, "-m", "draftproof.cli", "run", "--target", pair[0], "--draft", pair[1]]
     command += ["--prompt", "Hello", "--max-new-tokens", "240", "--repeats", "10000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
-    os.set_blocking(process.stdout.fileno(), False)
-    deadline = time.monotonic() + 120
-    while not process.stdout.read() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a suite in the background ignores interrupts
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env={**os.environ}, preexec_fn=heeds, **pipes) as process:
+        try:
+            os.set_blocking(process.stdout.fileno(), False)
+            deadline = time.monotonic() + 120
+            while not process.stdout.read() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, errors.decode()
     assert b"Traceback" not in errors
     assert b"interrupted" in out

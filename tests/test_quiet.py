@@ -29,9 +29,7 @@ QUANTISE = DECODE.replace("compile='off'", "compile='off', weights='int8'")
 @pytest.mark.parametrize(
     "what",
     [
-        "import draftproof.testing",
         "import draftproof.sampling.processors",
-        "import draftproof.models.load",
         DECODE + ".generate('The', max_new_tokens=3)\n" + QUANTISE + ".generate('The', max_new_tokens=3)",
     ],
 )

@@ -70,10 +70,10 @@ def test_a_fault_fails_the_samples(monkeypatch, model):
 
     speculator = Speculator(model, noisy(model, 1.5), k=2)
     options = Options(temperature=1.0, verify="ratio", max_new_tokens=3, seed=0)
-    right = compare_samples(list(draw_pairs(speculator, [5], options, 150)), "ratio")
+    right = compare_samples(list(draw_pairs(speculator, [5], options, 100)), "ratio")
     assert all(test.p_value > CALLED_DIFFERENT for test in right)
     monkeypatch.setattr(ratio, "at_most_one", lambda p, q: 1)
-    wrong = compare_samples(list(draw_pairs(speculator, [5], options, 150)), "ratio")
+    wrong = compare_samples(list(draw_pairs(speculator, [5], options, 100)), "ratio")
     assert wrong[0].p_value < CALLED_DIFFERENT
 
 

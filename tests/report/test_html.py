@@ -27,7 +27,7 @@ PAIR = ("--target", "demo-target", "--draft", "demo-draft")
 def files(tmp_path_factory):
     """One result file of every kind, measured on the embedded pair."""
     folder = tmp_path_factory.mktemp("results")
-    short = ("--max-new-tokens", 40, "--json")
+    short = ("--max-new-tokens", 24, "--json")
     commands = {
         "run": ("run", *PAIR, "--prompt", 'The "with" statement & <b>', *short),
         "bench": ("bench", *PAIR, "--k", "1,3", "--at", 3, "--repeats", 2, "--only", "prose,code", *short),
