@@ -184,7 +184,7 @@ def test_logits_that_are_not_numbers_are_told():
 
 def test_kernels_for_another_processor_keep_a_rows_bits(tmp_path, monkeypatch):
     """The code for processors without bfloat16 or 512-bit instructions, which this machine may not choose."""
-    vectors = ("-mavx2", "-mfma") if {"avx2", "fma"} <= set(library_module._processor().split()) else ()
+    vectors = ("-mavx2", "-mfma") if {"avx2", "fma"} <= set(library_module.processor().split()) else ()
     monkeypatch.setattr(library_module, "FLAGS", ("-O1", "-std=c++17", "-fPIC", "-fopenmp", "-w", *vectors))
     target = tmp_path / "kernels.so"
     library_module._compile(target)
@@ -208,7 +208,7 @@ def test_kernels_for_another_processor_keep_a_rows_bits(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("flags", ["flags : fma avx2 avx_vnni", "Features : fp asimd bf16", ""])
 def test_where_compiled_passes_would_be_slower_nothing_is_compiled_by_itself(flags, tmp_path, monkeypatch):
-    monkeypatch.setattr(library_module, "_processor", lambda: flags)
+    monkeypatch.setattr(library_module, "processor", lambda: flags)
     monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
     for compile in ("auto", "wait"):
         speculator = Speculator("demo-target", "demo-draft", compile=compile)

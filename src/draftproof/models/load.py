@@ -12,10 +12,13 @@ from transformers import PreTrainedModel
 from draftproof.errors import CompileError, DraftproofError, LoadError, brief
 from draftproof.files.adapter import Adapter, settle
 from draftproof.files.find import EMBEDDED, find
+from draftproof.models.checked import Checked
 from draftproof.models.folder import read_folder
 from draftproof.models.gguf import read_gguf
 from draftproof.models.merge import about_base, merge_and_take_text_side, tokenizer_of
+from draftproof.models.native.cover import refuse
 from draftproof.models.native.decoder import NativeDecoder
+from draftproof.models.native.library import library
 from draftproof.models.placement import place
 from draftproof.models.quantise import quantise
 from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
@@ -47,6 +50,8 @@ class Loaded:
     """Whether short passes are captured as CUDA graphs."""
     tokenizer_from: Path | None = None
     """The folder that the tokenizer was read from, as it is there."""
+    checked: Checked | None = None
+    """What was found right of the same files before; None for a model that is more than its files."""
 
     def told(self) -> tuple[str, ...]:
         """Return all that there is to say about how it was loaded."""
@@ -108,7 +113,8 @@ def load(
             decide = partial(place, device, dtype, because=because)
             model, tokenizer, where, notes = read(str(name), path, decide, weights=weights, trust=trust_remote_code)
             loaded = _ready(str(name), model, tokenizer, where, (*told, *notes), changes)
-            loaded = replace(loaded, tokenizer_from=path if changes is None else None)
+            if changes is None:
+                loaded = replace(loaded, tokenizer_from=path, checked=_checked(path, where, weights))
             return loaded if weights is None else _quantised(loaded, weights)
 
         try:
@@ -122,6 +128,12 @@ def load(
             f"cannot load {str(name)!r}: {brief(error)}. Its files are damaged, incomplete or of another version; "
             "download them again."
         ) from error
+
+
+def _checked(path: Path, placement: Placement, weights: str | None) -> Checked | None:
+    if placement.device != "cpu" or placement.own_code:
+        return None
+    return Checked(path, placement.dtype, weights)
 
 
 def _known_tokenizer(path: Path, beside: Loaded | None) -> Any:
@@ -150,7 +162,7 @@ def _ready(
 
 
 def _quantised(loaded: Loaded, weights: str) -> Loaded:
-    check_cache(loaded.model)  # strictly: a quantised model's logits tell less
+    _check(loaded, "of transformers, before quantising")  # strictly: a quantised model's logits tell less
     quantise(loaded.model, weights)
     placement = replace(loaded.placement, reason=f"{loaded.placement.reason}; {weights} weights", weights=weights)
     return replace(loaded, placement=placement)
@@ -160,33 +172,48 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool = False) -> Loa
     """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
 
     Whatever stands in the way, the model goes on through transformers. Passes of either kind have to give transformers'
-    own logits on a few tokens before they are used: a model whose passes through transformers do not raises
-    `CacheError`, and one whose weights are given up already for compiled passes that do not, `CompileError`.
+    own logits on a few tokens before they are used, once for the same files: a model whose passes through transformers
+    do not raises `CacheError`, and one whose weights are given up already for compiled passes that do not,
+    `CompileError`.
     """
-    sample = sample_of(loaded.model)
     if compile == "off":
-        check_cache(loaded.model, sample)
+        _check(loaded)
         return loaded
+    sample: Sample | None = None
     name = loaded.model.config.model_type
     passes: Literal["compiled", "graphs"]
     try:
         if loaded.model.device.type == "cuda":
             if masks_by_length(loaded.model):
                 raise CompileError(f"{name!r} finds its place by the cache's length, so no pass of it can be replayed")
+            sample = sample_of(loaded.model)
             passes, found = "graphs", replace(loaded, graphs=True)
         else:
-            decoder = NativeDecoder(
-                loaded.model, wait=compile != "auto", slower=compile == "on", consume=not keep_weights
-            )
+            refuse(loaded.model)
+            kernels = library(wait=compile != "auto", slower=compile == "on")
+            own = f"of {Path(kernels._name).stem}"
+            if loaded.checked is None or not loaded.checked.holds(own):
+                sample = sample_of(loaded.model)
+            decoder = NativeDecoder(loaded.model, kernels, consume=not keep_weights)
             passes, found = "compiled", replace(loaded, decoder=decoder)
-        if not _agrees(found.session(), sample):
+        if sample is not None and not _agrees(found.session(), sample):
             raise CompileError(f"compiled passes give other logits for {name!r} than transformers does")
+        if sample is not None and loaded.checked is not None:
+            loaded.checked.keep(own)
     except CompileError as error:
         if loaded.model.device.type == "meta":
             raise
-        check_cache(loaded.model, sample)
+        _check(loaded, sample=sample)
         return replace(loaded, why_not_compiled=str(error))
     return replace(found, placement=_told(loaded.placement, passes))
+
+
+def _check(loaded: Loaded, passes: str = "of transformers", *, sample: Sample | None = None) -> None:
+    if loaded.checked is not None and loaded.checked.holds(passes):
+        return
+    check_cache(loaded.model, sample)
+    if loaded.checked is not None:
+        loaded.checked.keep(passes)
 
 
 def why_not_compiled(*models: Loaded | None) -> list[str]:

@@ -31,17 +31,15 @@ from draftproof.models.windows import layer_kinds
 class NativeDecoder:
     """Packed copies of a model's weights. Several caches may stand on one decoder.
 
-    Raises `CompileError`, with the reason, for a model that `cover.refuse` does not let through, and where the kernels
-    cannot be had; `wait` and `slower` are as in `library`. With `consume` the model's own weights are given up
-    as they are packed, and it is left on the `meta` device.
+    `kernels` are what `library` returns, which is asked if there are none. Raises `CompileError`, with the reason, for
+    a model that `cover.refuse` does not let through. With `consume` the model's own weights are given up as they are
+    packed, and it is left on the `meta` device.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, *, wait: bool = True, slower: bool = True, consume: bool = False
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, kernels: ctypes.CDLL | None = None, *, consume: bool = False) -> None:
         config = model.config.get_text_config(decoder=True)
         refuse(model)
-        self.library = library(wait=wait, slower=slower)
+        self.library = kernels or library()
         self.dtype = model.dtype
         body = model.get_decoder()
         self._arena = Arena()

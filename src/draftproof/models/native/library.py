@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from draftproof.errors import CompileError
+from draftproof.files.cache import cache_folder, processor
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp")
@@ -37,7 +38,7 @@ def library(*, wait: bool = True, slower: bool = True) -> ctypes.CDLL:
     """
     if sys.platform != "linux":
         raise CompileError(f"compiled passes are built for Linux only, and this is {sys.platform}")
-    if not slower and "avx512f" not in _processor().split():
+    if not slower and "avx512f" not in processor().split():
         raise CompileError(SLOWER)
     try:
         target = _target()
@@ -61,9 +62,7 @@ def _loaded(target: Path) -> ctypes.CDLL:
 
 
 def _target() -> Path:
-    folder = Path(os.environ.get("DRAFTPROOF_CACHE") or "~/.cache/draftproof").expanduser() / "compiled"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"kernels-{_fingerprint(_compiler())}.so"
+    return cache_folder("compiled") / f"kernels-{_fingerprint(_compiler())}.so"
 
 
 def _intact(target: Path) -> bool:
@@ -93,14 +92,8 @@ def _fingerprint(compiler: tuple[str, ...]) -> str:
     """Of what the kernels depend on; the compiler counts by its file, since asking it for its version takes time."""
     found = [Path(path).resolve() for path in map(shutil.which, compiler) if path]
     files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
-    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), _processor())
+    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
-
-
-def _processor() -> str:
-    """What the processor can do, as Linux lists it."""
-    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
 def _commands(work: Path, target: Path) -> list[list[str]]:
