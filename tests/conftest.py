@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from draftproof.models import checked
 from draftproof.models.native.library import library
 from draftproof.testing import byte_tokenizer, random_model
 
@@ -15,6 +16,24 @@ torch.set_num_threads(1)
 def kernels():
     """The compiled kernels, built before anything asks for them."""
     return library()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checked_here(tmp_path_factory):
+    """What is remembered of passes is of this run: a test must not hang on what the machine's user loaded before."""
+    folder = tmp_path_factory.mktemp("checked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checked, "cache_folder", lambda kind: folder)
+        yield folder
+
+
+@pytest.fixture
+def nothing_checked(monkeypatch, tmp_path):
+    """Nothing at all is remembered of passes yet."""
+    folder = tmp_path / "checked"
+    folder.mkdir()
+    monkeypatch.setattr(checked, "cache_folder", lambda kind: folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

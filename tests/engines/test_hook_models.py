@@ -15,6 +15,8 @@ from transformers import (
     LlamaConfig,
     LlavaConfig,
     LlavaForConditionalGeneration,
+    MambaConfig,
+    MambaForCausalLM,
     Mistral3Config,
     Mistral3ForConditionalGeneration,
     MistralConfig,
@@ -26,9 +28,11 @@ from transformers import (
     SiglipVisionConfig,
     SmolVLMConfig,
     SmolVLMForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
-from draftproof import ConfigError, PairError, custom_generate
+from draftproof import CacheError, ConfigError, PairError, custom_generate
 from draftproof.testing import byte_tokenizer, noisy, random_model
 
 PROMPT = torch.tensor([[5, 9, 200, 7]])
@@ -211,6 +215,19 @@ def test_learned_prompts_are_refused_in_target_and_draft(model):
         custom_generate(prompted)
     with pytest.raises(ConfigError, match="PEFT"):
         plain(prompted, custom_generate=custom_generate(model))
+
+
+def test_models_that_cannot_be_driven_are_refused_as_targets_too(model):
+    small = {"vocab_size": 300, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": None}
+    mamba = MambaForCausalLM(MambaConfig(**small, hidden_size=16, state_size=4, num_hidden_layers=1))
+    t5 = T5ForConditionalGeneration(
+        T5Config(**small, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0)
+    )
+    for other, why in ((mamba, "linear_attention"), (t5, "encoder")):
+        with pytest.raises(CacheError, match=why):
+            custom_generate(other.eval())
+        with pytest.raises(CacheError, match=why):
+            plain(other.eval(), custom_generate=custom_generate(model))
 
 
 @pytest.mark.parametrize("draft", [torch.nn.Linear(2, 2), "gpt2", None])

@@ -226,7 +226,7 @@ def test_broken_logits_of_the_target_are_an_error(rule):
     broken = chain(P)
     with torch.no_grad():
         broken.lm_head.weight[:] = float("nan")
-    with pytest.raises(EngineError, match="not numbers"):
+    with pytest.raises(EngineError, match="the target's logits are not numbers"):
         Speculator(broken, k=0).generate([0], temperature=1.0, verify=rule)
 
 

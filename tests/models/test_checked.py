@@ -7,16 +7,15 @@ import os
 import pytest
 
 from draftproof import CacheError
-from draftproof.models import checked as checked_module
+from draftproof.models import checked
 from draftproof.models import load as load_module
 from draftproof.models.load import load
 from draftproof.testing import byte_tokenizer, noisy, random_model
 
 
 @pytest.fixture
-def tried(monkeypatch, tmp_path):
+def tried(monkeypatch, nothing_checked):
     """What was tried, in an empty memory."""
-    monkeypatch.setattr(checked_module, "cache_folder", lambda kind: tmp_path)
     names = []
     for name in ("check_cache", "agrees"):
         right = getattr(load_module, name)
@@ -79,7 +78,7 @@ def test_where_nothing_can_be_kept_everything_is_tried(folder, tried, monkeypatc
     def refuse(kind):
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(checked_module, "cache_folder", refuse)
+    monkeypatch.setattr(checked, "cache_folder", refuse)
     for _ in range(2):
         load(folder, dtype="float32")
     assert tried == ["check_cache"] * 2

@@ -364,7 +364,7 @@ def test_ids_that_the_model_does_not_have_are_refused(tokens):
         cache.write(tokens, 0, 1)
 
 
-def test_compiled_passes_that_disagree_are_left_for_transformers(monkeypatch):
+def test_compiled_passes_that_disagree_are_left_for_transformers(monkeypatch, nothing_checked):
     monkeypatch.setattr("draftproof.models.load.agrees", lambda session, sample: False)
     speculator = Speculator("demo-target", "demo-draft", compile="on")
     assert "other logits" in speculator.notes[0]

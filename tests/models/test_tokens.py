@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -177,6 +178,19 @@ def test_a_token_that_is_text_for_one_of_them_may_not_differ(name):
     tables[1][name] = 7
     ours, theirs = (PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(t, []))) for t in tables)
     with pytest.raises(PairError, match="id 7 is"):
+        compare_vocabularies(ours, theirs)
+
+
+def test_ids_that_read_alike_are_told_apart_by_their_entries():
+    ours, theirs = byte_tokenizer(), byte_tokenizer()
+    table = json.loads(theirs.backend_tokenizer.to_str())
+    vocabulary = table["model"]["vocab"]
+    one, two, *_ = (name for name, token in vocabulary.items() if ours.decode([token]) == "\N{REPLACEMENT CHARACTER}")
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    theirs = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(table)))
+    with pytest.raises(
+        PairError, match=f"'{one}' for the target and '{two}' for|'{two}' for the target and '{one}' for"
+    ):
         compare_vocabularies(ours, theirs)
 
 

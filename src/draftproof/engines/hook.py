@@ -98,10 +98,10 @@ class CustomGenerate:
         self.generation = None
         given = streamer_of(input_ids)
         notes = [*self._notes, *check_options(generation_config)]
-        check_inputs(model, input_ids, model_kwargs)
-        if model not in self._checked:
+        if model not in self._checked:  # before its inputs: other kinds of model have other inputs
             check_cache(model)
             self._checked.add(model)
+        check_inputs(model, input_ids, model_kwargs)
         target, draft = ModelSession(model), ModelSession(self.draft)
         if not self._same_vocabulary and abs(target.width - draft.width) > PADDED * max(target.width, draft.width):
             notes.append(

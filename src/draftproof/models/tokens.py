@@ -168,7 +168,10 @@ def compare_vocabularies(target: Any, draft: Any) -> Agreement:
     differing = sorted(i for i in shared if ours[i] != theirs[i])
     few = len(differing) <= MAY_DIFFER * len(shared)
     if not shared or not (few and all(_reserved(target, i, ours) and _reserved(draft, i, theirs) for i in differing)):
-        raise PairError(_describe_mismatch(target, draft, min(differing, default=0), len(differing), len(shared)))
+        first = min(differing, default=0)
+        texts = target.decode([first]), draft.decode([first])
+        names = texts if texts[0] != texts[1] else (ours.get(first), theirs.get(first))  # parts of characters
+        raise PairError(_describe_mismatch(names, first, len(differing), len(shared)))
     said = []
     if differing:
         first = differing[0]
@@ -188,9 +191,9 @@ def _reserved(tokenizer: Any, token: int, names: Mapping[int, str]) -> bool:
     return token in added or re.fullmatch(r"<(?!0x..>).+>|\[.+\]", names[token], re.DOTALL) is not None
 
 
-def _describe_mismatch(target: Any, draft: Any, token: int, differing: int, shared: int) -> str:
+def _describe_mismatch(names: tuple[str | None, str | None], token: int, differing: int, shared: int) -> str:
     return (
-        f"target and draft have different tokenizers: id {token} is {target.decode([token])!r} for the target "
-        f"and {draft.decode([token])!r} for the draft ({differing} of {shared} shared ids differ). "
+        f"target and draft have different tokenizers: id {token} is {names[0]!r} for the target "
+        f"and {names[1]!r} for the draft ({differing} of {shared} shared ids differ). "
         "Choose a draft of the target's own family."
     )

@@ -141,8 +141,8 @@ class RowSampler:
 
     def _broken(self, row: Tensor, scores: Tensor) -> EngineError:
         if row.isnan().any() or row.max() == torch.inf:
-            return EngineError(
-                "logits are not numbers (NaN or infinite); try another number format, or check the weights."
+            return EngineError(  # of a draft too, where nobody reads it: it only guesses less
+                "the target's logits are not numbers (NaN or infinite); try another dtype, or check the weights."
             )
         if scores.isnan().any() or scores.max() == torch.inf:
             return EngineError("scores are infinite once the options have transformed them; look at the processors.")
