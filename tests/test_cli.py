@@ -161,15 +161,15 @@ def test_misuse_is_one_clear_line_and_exit_code_2(pair, arguments, says):
 def test_a_difference_fails_the_run_with_exit_code_1_and_is_written_down(pair, tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from draftproof.decode import loop
+    from draftproof.verify.matching import Matching
 
-    right = loop.greedy.judge
+    right = Matching.judge
 
-    def generous(proposal, logits):
-        verdict = right(proposal, logits)
+    def generous(self, rows, proposal, chance):
+        verdict = right(self, rows, proposal, chance)
         return replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop.greedy, "judge", generous)
+    monkeypatch.setattr(Matching, "judge", generous)
     file = tmp_path / "result.json"
     out = run(pair, *BASE, "--json", file)
     assert out.exit_code == 1
@@ -187,11 +187,11 @@ def test_ctrl_c_leaves_the_partial_ledger(pair, tmp_path, monkeypatch):
     right = Draft.propose
     calls = []
 
-    def interrupted(self, sequence, k):
+    def interrupted(self, sequence, k, chance):
         calls.append(k)
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return right(self, sequence, k)
+        return right(self, sequence, k, chance)
 
     monkeypatch.setattr(Draft, "propose", interrupted)
     file = tmp_path / "result.json"

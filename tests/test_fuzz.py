@@ -10,12 +10,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from draftproof.decode import loop
-from draftproof.decode.loop import Decoding
+from draftproof.decode import request as request_module
+from draftproof.decode.request import Request
 from draftproof.decode.rows import Rows
 from draftproof.decode.stop import Stop
 from draftproof.decode.strings import StopStrings
 from draftproof.engines.local import Speculator
+from draftproof.exchange import Proposal
 from draftproof.options import Options
 from draftproof.sampling import processors as processors_module
 from draftproof.sampling import sampler as sampler_module
@@ -52,25 +53,23 @@ NOW = SimpleNamespace(start=0, row=0, last=0, pushed=0)
 @pytest.fixture
 def place(monkeypatch):
     """Keep `NOW` up to date."""
-    right_init, right_history, right_judge = Rows.__init__, Rows._history, Decoding._judge
+    right_init, right_history, right_tell = Rows.__init__, Rows._history, Request._tell
 
     def init(self, logits, sequence, guesses, *rest):
-        NOW.start, NOW.last = len(sequence), len(guesses)
+        NOW.start, NOW.row, NOW.last = len(sequence), 0, len(guesses)
         right_init(self, logits, sequence, guesses, *rest)
 
     def history(self, i):
         NOW.row = i
         return right_history(self, i)
 
-    def judge(self, proposal, logits):
-        NOW.start, NOW.row = len(self._sequence), 0
-        verdict = right_judge(self, proposal, logits)
+    def tell(self, proposal, verdict):
         NOW.pushed, NOW.allowed = 0, verdict.accepted + 1
-        return verdict
+        return right_tell(self, proposal, verdict)
 
     monkeypatch.setattr(Rows, "__init__", init)
     monkeypatch.setattr(Rows, "_history", history)
-    monkeypatch.setattr(Decoding, "_judge", judge)
+    monkeypatch.setattr(Request, "_tell", tell)
 
 
 def once_a_round(patch, kind):
@@ -177,21 +176,23 @@ def plant_samples(patch):
 
 def plant_logprobs(patch):
     """Of the last row, for every token."""
-    right = loop.logprobs_of
-    patch.setattr(loop, "logprobs_of", lambda rows, tokens, top: right(rows[-1:].expand(len(tokens), -1), tokens, top))
+    right = request_module.logprobs_of
+    patch.setattr(
+        request_module, "logprobs_of", lambda rows, tokens, top: right(rows[-1:].expand(len(tokens), -1), tokens, top)
+    )
 
 
 def plant_top_logprobs(patch):
     """Of the first row, for every token."""
     from dataclasses import replace
 
-    right = loop.logprobs_of
+    right = request_module.logprobs_of
 
     def wrong(rows, tokens, top):
         found = right(rows, tokens, top)
         return tuple(replace(one, top=found[0].top) for one in found)
 
-    patch.setattr(loop, "logprobs_of", wrong)
+    patch.setattr(request_module, "logprobs_of", wrong)
 
 
 def at_the_end_of_a_round(patch, hide):
@@ -215,15 +216,21 @@ def at_the_end_of_a_round(patch, hide):
     patch.setattr(Stop, "push", push)
 
 
+def nobody_stops_behind_a_guessed_end(patch):
+    right = Proposal.trimmed
+    patch.setattr(Proposal, "trimmed", lambda self, k, width, ends: right(self, k, width, ()))
+    patch.setattr(Rows, "_is_over", lambda self, i: False)
+
+
 def plant_end_token(patch):
-    at_the_end_of_a_round(patch, lambda rule: {"_end_tokens": frozenset()})
-    patch.setattr(Stop, "ends", lambda self, token: False)
+    at_the_end_of_a_round(patch, lambda rule: {"end_tokens": frozenset()})
+    nobody_stops_behind_a_guessed_end(patch)
 
 
 def plant_several_end_tokens(patch):
     """Only one of them is known inside a round."""
-    at_the_end_of_a_round(patch, lambda rule: {"_end_tokens": frozenset(sorted(rule._end_tokens)[:1])})
-    patch.setattr(Stop, "ends", lambda self, token: False)
+    at_the_end_of_a_round(patch, lambda rule: {"end_tokens": frozenset(sorted(rule.end_tokens)[:1])})
+    nobody_stops_behind_a_guessed_end(patch)
 
 
 def plant_stop_string(patch):
@@ -251,7 +258,7 @@ def plant_max_new_tokens(patch):
 
 def plant_reason(patch):
     """A limit that is reached inside a round is called a stop."""
-    right = Decoding.generation
+    right = Request.generation
 
     def generation(self):
         from dataclasses import replace
@@ -260,7 +267,7 @@ def plant_reason(patch):
         inside = made.rounds and made.rounds[-1].cut and made.finish_reason == "stop"
         return replace(made, finish_reason="length") if inside else made
 
-    patch.setattr(Decoding, "generation", generation)
+    patch.setattr(Request, "generation", generation)
 
 
 def plant_draft_without_transforms(patch):

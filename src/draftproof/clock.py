@@ -36,3 +36,16 @@ def _wait_for(device: str) -> Callable[[], None]:
     if device.startswith("mps"):
         return torch.mps.synchronize
     return lambda: torch.cuda.synchronize(device)
+
+
+class HandSetClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    def advance(self, seconds: float) -> None:
+        self.time_s += seconds

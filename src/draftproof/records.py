@@ -48,6 +48,14 @@ class Round:
     """Seconds of everything else in the round: the verdict, the stop rules, decoding text, this record."""
     logprobs: tuple[Logprob, ...] | None = None
     """One for each of `tokens`, if the request asked for them."""
+    asked: int | None = None
+    """Guesses that the controller asked for, before the end of the text was in sight; None in files that do not say."""
+    confidence: tuple[float, ...] = ()
+    """For each of `proposed` how likely the proposer held it; empty where it does not say."""
+    source: str = ""
+    """Who guessed."""
+    beside: int = 0
+    """Rows of other requests in the target's pass; `target_s` then is this request's share of its seconds."""
 
     @property
     def drafted(self) -> int:

@@ -18,7 +18,19 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from draftproof.exchange import Proposal
+from draftproof.clock import HandSetClock
+from draftproof.propose.scripted import Scripted
+
+__all__ = [
+    "HandSetClock",
+    "Scripted",
+    "TableSession",
+    "byte_tokenizer",
+    "chain_model",
+    "noisy",
+    "random_model",
+    "scripted_session",
+]
 
 
 def random_model(seed: int = 0, **settings: Any) -> LlamaForCausalLM:
@@ -109,32 +121,6 @@ class TableSession:
             if int(token) in ends:
                 break
         return written, logits
-
-
-class ScriptedProposer:
-    """Proposes what `script(sequence, k)` returns."""
-
-    def __init__(self, script: Callable[[Sequence[int], int], Sequence[int]]) -> None:
-        self._script = script
-
-    def begin(self, prompt: Sequence[int], reserve: int) -> None:
-        pass
-
-    def propose(self, sequence: Sequence[int], k: int) -> Proposal:
-        return Proposal(tuple(self._script(sequence, k)))
-
-
-class HandSetClock:
-    """A clock that moves only when told to."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now(self) -> float:
-        return self.time_s
-
-    def advance(self, seconds: float) -> None:
-        self.time_s += seconds
 
 
 def chain_model(table: torch.Tensor, **settings: Any) -> LlamaForCausalLM:

@@ -42,13 +42,13 @@ def test_the_walk_is_printed_and_written(tmp_path):
 def test_a_pair_is_sampled_too(tmp_path):
     file = tmp_path / "c.json"
     pair = ("--target", "demo-target", "--draft", "demo-draft", "--prompt", "The for statement")
-    out = run(*pair, "--verify", "ratio", "--samples", 60, "--temperature", 1.5, "--json", file)
+    out = run(*pair, "--verify", "ratio", "--samples", 90, "--temperature", 1.5, "--json", file)
     assert out.exit_code == 0, out.output
     assert "nine times in ten" in " ".join(out.stdout.split())
     data = json.loads(file.read_text())
     assert [(t["rule"], t["of"], t["samples"]) for t in data["tests"]] == [
-        ("ratio", "the first", 60),
-        ("ratio", "the first two", 60),
+        ("ratio", "the first", 90),
+        ("ratio", "the first two", 90),
     ]
     assert data["options"]["temperature"] == 1.5
     assert "chi-square" in page([("c.json", from_json(file.read_text()))])

@@ -14,7 +14,6 @@ from draftproof.bench.workloads import read_workloads
 from draftproof.engines.hf_assisted import ARMS, HfAssisted
 from draftproof.models.load import load
 from draftproof.options import Options
-from draftproof.propose.draft import Draft
 from draftproof.records import Interval
 from draftproof.report.bench_summary import bench_rows, doubt_cells, doubt_sweep, peer_rows, recommend
 from draftproof.results import Workload, from_json
@@ -69,14 +68,15 @@ def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
 )
 def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded, monkeypatch, error, message):
     broken = arms(loaded, 2, 3)
-    right = Draft.propose
+    session = broken[1].speculator._target_session
+    right = session.read
 
-    def propose(self, sequence, k):
-        if self.session is broken[1].speculator._draft_session and len(sequence) > 8:
+    def read(sequence, last=1):
+        if len(sequence) > 8:
             raise error
-        return right(self, sequence, k)
+        return right(sequence, last)
 
-    monkeypatch.setattr(Draft, "propose", propose)
+    monkeypatch.setattr(session, "read", read)
     cells, _ = measure(broken, PROSE, 0, Options(max_new_tokens=20), repeats=2)
     assert cells[1].error == message
     assert cells[1].identical is None
@@ -146,15 +146,15 @@ def test_an_interrupted_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
 def test_a_difference_fails_the_bench(tmp_path, monkeypatch):
     from dataclasses import replace
 
-    from draftproof.decode import loop
+    from draftproof.verify.matching import Matching
 
-    right = loop.greedy.judge
+    right = Matching.judge
 
-    def generous(proposal, logits):
-        verdict = right(proposal, logits)
+    def generous(self, rows, proposal, chance):
+        verdict = right(self, rows, proposal, chance)
         return replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop.greedy, "judge", generous)
+    monkeypatch.setattr(Matching, "judge", generous)
     out = bench(tmp_path, "--only", "prose")
     assert out.exit_code == 1
     assert "NO" in out.stdout

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from draftproof import DivergenceError, Speculator
-from draftproof.decode import loop as loop_module
 from draftproof.decode.divergence import attribute, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models import cache as cache_module
 from draftproof.models.runner import TransformersRunner
-from draftproof.testing import HandSetClock, ScriptedProposer, TableSession, noisy, random_model
+from draftproof.testing import HandSetClock, Scripted, TableSession, noisy, random_model
+from draftproof.verify.matching import Matching
 
 WIDTH = 11
 PROMPT = [1, 2, 3]
@@ -52,7 +52,7 @@ def test_a_tie_that_the_shape_of_a_pass_turns_is_called_numeric():
         return Rounding(near_tie, width=WIDTH)
 
     plain = run(table(), 0)
-    speculative = run(table(), 4, ScriptedProposer(lambda sequence, k: [0] * k))
+    speculative = run(table(), 4, Scripted(lambda sequence, k: [0] * k))
     assert not same_text(speculative, plain)
     found = attribute(table(), PROMPT, speculative, plain)
     assert found.kind == "numeric tie"
@@ -99,13 +99,13 @@ def plant_stale_entry(monkeypatch):
 
 def plant_generous_rule(monkeypatch):
     """Accept one guess more than the target agrees with."""
-    right = loop_module.greedy.judge
+    right = Matching.judge
 
-    def judge(proposal, logits):
-        verdict = right(proposal, logits)
+    def judge(self, rows, proposal, chance):
+        verdict = right(self, rows, proposal, chance)
         return dataclasses.replace(verdict, accepted=min(len(proposal.tokens), verdict.accepted + 1))
 
-    monkeypatch.setattr(loop_module.greedy, "judge", judge)
+    monkeypatch.setattr(Matching, "judge", judge)
 
 
 @pytest.mark.parametrize("plant", [plant_stale_entry, plant_generous_rule])
@@ -148,7 +148,7 @@ def test_a_tie_that_fixed_numerics_do_not_settle_is_a_bug():
         return session
 
     plain = run(table(0), 0)
-    speculative = run(table(0), 4, ScriptedProposer(lambda sequence, k: [0] * k))
+    speculative = run(table(0), 4, Scripted(lambda sequence, k: [0] * k))
     settled = attribute(table(0), PROMPT, speculative, plain, TableSession(near_tie, width=WIDTH))
     assert (settled.kind, settled.settled) == ("numeric tie", True)
     unsettled = attribute(table(0), PROMPT, speculative, plain, table(1e-4))

@@ -12,7 +12,7 @@ from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models.tokens import TextStream
 from draftproof.propose.draft import Draft
-from draftproof.testing import HandSetClock, ScriptedProposer, TableSession, scripted_session
+from draftproof.testing import HandSetClock, Scripted, TableSession, scripted_session
 from tests.decode.writing import DRAFTS, PROMPT, TOKENIZER, write
 
 WIDTH = 13
@@ -58,7 +58,7 @@ def decode(target, proposer, k, limit=50, end_tokens=(), clock=None):
 )
 def test_counts_obey_their_laws(k, period, limit, ends):
     target = TableSession(hashed, width=WIDTH)
-    draft = Draft(TableSession(sometimes_wrong(period), width=WIDTH), WIDTH)
+    draft = Draft(TableSession(sometimes_wrong(period), width=WIDTH), WIDTH, end_tokens=ends)
     made = decode(target, draft, k, limit, ends)
     counts = made.counts
     assert counts.tokens == len(made.tokens) == counts.accepted + counts.rounds - counts.cut
@@ -103,7 +103,7 @@ def test_proposals_of_changing_length_and_none_at_all_change_nothing():
         right = plain.tokens[at : at + min(k, lengths[at % len(lengths)])]
         return [(t + (at % 5 == 4 and i == 1)) % WIDTH for i, t in enumerate(right)]
 
-    made = decode(TableSession(hashed, width=WIDTH), ScriptedProposer(script), 4, 100)
+    made = decode(TableSession(hashed, width=WIDTH), Scripted(script), 4, 100)
     assert made.tokens == plain.tokens
     assert any(not r.proposed for r in made.rounds)
     assert made.counts.discarded > 0
@@ -116,7 +116,7 @@ def test_acceptance_counts_only_the_leading_run():
         at = len(sequence) - 3
         return [(t + (i == 1)) % WIDTH for i, t in enumerate(plain.tokens[at : at + k])]
 
-    counts = decode(TableSession(hashed, width=WIDTH), ScriptedProposer(right_wrong_right_right), 4, 80).counts
+    counts = decode(TableSession(hashed, width=WIDTH), Scripted(right_wrong_right_right), 4, 80).counts
     assert counts.tokens_per_round == 2
     assert counts.accepted == counts.rounds
     assert counts.acceptance_rate == pytest.approx(0.25, abs=0.01)
@@ -250,10 +250,12 @@ def test_a_text_with_a_token_that_the_draft_does_not_know_goes_on_without_guesse
 
 
 def test_rows_behind_a_rejection_may_hold_anything():
+    from draftproof.decode.rows import Rows
     from draftproof.exchange import Proposal
-    from draftproof.verify.greedy import judge
+    from draftproof.verify import JUDGES
 
     logits = torch.zeros(3, 4)
     logits[0, 2] = 1
     logits[1:] = float("nan")
-    assert judge(Proposal((1, 1)), logits).next_token == 2
+    rows = Rows(logits, [0], (1, 1), None, ())
+    assert JUDGES["greedy"].judge(rows, Proposal((1, 1)), None).next_token == 2

@@ -7,7 +7,7 @@ from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models.tokens import TextStream
 from draftproof.propose.draft import Draft
-from draftproof.testing import ScriptedProposer, byte_tokenizer, scripted_session
+from draftproof.testing import Scripted, byte_tokenizer, scripted_session
 
 TOKENIZER = byte_tokenizer(added=("<end>", "<a>"))
 WIDTH = 258
@@ -28,7 +28,7 @@ def wrong_at_every(n):
             at = len(sequence)
             return [(t + (i % n == 0)) % 256 for i, t in enumerate(whole[at : at + k], at - len(prompt) + 1)]
 
-        return ScriptedProposer(propose)
+        return Scripted(propose)
 
     return make
 

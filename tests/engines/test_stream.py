@@ -65,14 +65,14 @@ def test_async_readers_get_the_same_text_and_leave_the_event_loop_free(speculato
 def test_a_cancelled_reader_loses_no_round(speculator, monkeypatch, then):
     stream = begin(speculator)
     entered, go_on = threading.Event(), threading.Event()
-    propose = stream._decoding._proposer.propose
+    read_on = stream._decoding._target.read
 
-    def slowly(*given):
+    def slowly(*given, **more):
         entered.set()
         assert go_on.wait(30)
-        return propose(*given)
+        return read_on(*given, **more)
 
-    monkeypatch.setattr(stream._decoding._proposer, "propose", slowly)
+    monkeypatch.setattr(stream._decoding._target, "read", slowly)
 
     async def read():
         reader = asyncio.create_task(anext(stream))
@@ -98,10 +98,10 @@ def test_a_cancelled_reader_loses_no_round(speculator, monkeypatch, then):
 def test_an_error_in_a_round_reaches_an_async_reader(speculator, monkeypatch):
     stream = begin(speculator)
 
-    def fail(*given):
+    def fail(*given, **more):
         raise EngineError("no")
 
-    monkeypatch.setattr(stream._decoding._proposer, "propose", fail)
+    monkeypatch.setattr(stream._decoding._target, "read", fail)
 
     async def read():
         async with stream:

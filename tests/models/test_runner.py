@@ -203,7 +203,7 @@ def test_texts_from_graphs_are_plain_decodings(shape, traced):
     wanted = Speculator(model).generate(PROMPT, max_new_tokens=30).tokens
     speculator = Speculator(model, noisy(model, 0.2), k=4)
     speculator._target_session = ModelSession(model, graphs=True, shape=shape)
-    speculator._draft_session = ModelSession(speculator.draft.model, graphs=True)
+    speculator._model.session = ModelSession(speculator.draft.model, graphs=True)
     for new in (30, 12, 30):
         made = speculator.generate(PROMPT, max_new_tokens=new)
         assert made.tokens == wanted[:new]

@@ -48,7 +48,7 @@ def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
     def rows(poisoned):
         speculator = Speculator(model, noisy(model, 0.3), k=4)
         kept = []
-        for session in (speculator._target_session, speculator._draft_session):
+        for session in (speculator._target_session, speculator._model.session):
             read = session.read
 
             @torch.inference_mode()
@@ -96,7 +96,7 @@ def test_proposals_are_those_of_a_draft_without_a_cache(model):
             assert guess == int(logits[0, -1].argmax())
             standing.append(guess)
         text += chunk.round.tokens
-        assert len(speculator._draft_session.held) <= len(text) - 1 + chunk.round.draft_passes
+        assert len(speculator._model.session.held) <= len(text) - 1 + chunk.round.draft_passes
     assert len(text) == 84
 
 

@@ -47,7 +47,7 @@ def test_around_and_beyond_its_window_a_draft_goes_on_guessing(model, length, se
 def test_beyond_its_window_a_draft_is_as_right_as_before():
     model = chain_model(successor(), max_position_embeddings=512)
     speculator = Speculator(model, model, k=4, draft_window=64)
-    seen = reads(speculator._draft_session)
+    seen = reads(speculator._model.session)
     made = speculator.generate([5], max_new_tokens=400)
     assert made.counts.acceptance_rate == 1.0
     assert len(made.rounds) <= 400 / 5 + 400 / 32  # near the window's end a round holds fewer guesses
@@ -59,7 +59,7 @@ def test_beyond_its_window_a_draft_is_as_right_as_before():
 def test_a_draft_reads_the_last_tokens_of_a_prompt_only(model, context):
     prompt = [(11 * i + 3) % 300 for i in range(100)]
     speculator = Speculator(model, model, k=4, draft_context=context)
-    seen = reads(speculator._draft_session)
+    seen = reads(speculator._model.session)
     made = speculator.generate(prompt, max_new_tokens=30)
     assert made.tokens == Speculator(model).generate(prompt, max_new_tokens=30).tokens
     assert sum(seen) <= context + 30 + made.counts.discarded
@@ -72,7 +72,7 @@ def test_what_a_draft_reads_of_a_prompt_grows_with_what_may_be_written(new, leas
     model = random_model(max_position_embeddings=1024)
     prompt = [(11 * i + 3) % 300 for i in range(700)]
     speculator = Speculator(model, model, k=4)
-    seen = reads(speculator._draft_session)
+    seen = reads(speculator._model.session)
     made = speculator.generate(prompt, max_new_tokens=new)
     assert least - 1 <= sum(seen) <= least + new + made.counts.discarded
 

@@ -61,14 +61,14 @@ def test_a_draft_without_the_grammar_cannot_break_it(target):
     from draftproof.clock import DeviceClock
     from draftproof.decode.loop import Decoding
     from draftproof.engines.request import sampler_of, stop_of
-    from draftproof.testing import ScriptedProposer
+    from draftproof.testing import Scripted
 
     speculator = Speculator(target, k=0, tokenizer=TOKENIZER)
     for rule in RULES:
         options = Options(json_schema=SCHEMA, max_new_tokens=200, temperature=1.5, verify=rule, seed=1)
         sampler = sampler_of(speculator.target, 300, options, 1)
         stop = stop_of(speculator.target, [5], options, 256)
-        wild = ScriptedProposer(lambda sequence, k: [(sum(sequence) * 7 + i) % 300 for i in range(k)])
+        wild = Scripted(lambda sequence, k: [(sum(sequence) * 7 + i) % 300 for i in range(k)])
         for _ in Decoding(
             speculator.target.session(),
             [5],

@@ -22,12 +22,14 @@ from draftproof.bench.certify import (
     table,
     walk,
 )
-from draftproof.exchange import Proposal
+from draftproof.decode.rows import Rows
+from draftproof.exchange import Proposal, Verdict
 from draftproof.options import RULES
 from draftproof.propose import draft as draft_module
 from draftproof.propose.draft import Draft
 from draftproof.sampling.outcomes import EveryChance, every_outcome
-from draftproof.verify import block, coupled, ratio
+from draftproof.verify import JUDGES, block, ratio
+from draftproof.verify.matching import Matching
 
 TARGET, OTHER = table(0), table(-1)
 
@@ -60,11 +62,11 @@ class Planted(Draft):
         super().__init__(LawSession(OTHER), WIDTH, sampler, [END])
         self._draw, self._claim = draw, claim
 
-    def propose(self, sequence, k):
+    def propose(self, sequence, k, chance):
         text, q = list(sequence), []
         for _ in range(k):
             law = OTHER(text)
-            text.append(self._sampler.chance.draw(self._draw(law)))
+            text.append(chance.draw(self._draw(law)))
             q.append(self._claim(law))
             if text[-1] == END:
                 break
@@ -81,8 +83,8 @@ def test_a_draft_that_never_guesses_some_ids_leaves_the_law_alone(rule, never):
     seen = set()
 
     class Watched(Draft):
-        def propose(self, sequence, k):
-            proposal = super().propose(sequence, k)
+        def propose(self, sequence, k, chance):
+            proposal = super().propose(sequence, k, chance)
             seen.update(proposal.tokens)
             return proposal
 
@@ -105,8 +107,8 @@ def test_a_law_that_keeps_what_is_never_guessed_is_seen(monkeypatch, rule):
     monkeypatch.setattr(draft_module, "_without", without)
 
     class Lying(Draft):
-        def propose(self, sequence, k):
-            proposal = super().propose(sequence, k)
+        def propose(self, sequence, k, chance):
+            proposal = super().propose(sequence, k, chance)
             return replace(proposal, q=proposal.q and [whole[id(law)][1] for law in proposal.q])
 
     assert off_by(rule, make=lambda sampler: Lying(LawSession(OTHER), WIDTH, sampler, [END], never={0})) > 0.01
@@ -159,21 +161,15 @@ def integer_draws(patch):
 
 
 def bonus_from_q(patch):
-    right = {module: module.judge for module in (ratio, block)}
+    """The row behind a fully accepted block is the draft's."""
+    for name in ("law", "law_ahead"):
+        right = getattr(Rows, name)
 
-    def judge_of(module):
-        def judge(proposal, law_at, chance):
-            last = len(proposal.tokens)
+        def bent(self, i, right=right):
+            last = len(self._guesses)
+            return OTHER([*self._sequence, *self._guesses[:-1]]) if i == last and last else right(self, i)
 
-            def bent(i):
-                return proposal.q[i - 1] if i == last and last else law_at(i)
-
-            return right[module](proposal, bent, chance)
-
-        return judge
-
-    for module in right:
-        patch.setattr(module, "judge", judge_of(module))
+        patch.setattr(Rows, name, bent)
 
 
 def ratio_without_a_cap(patch):
@@ -207,7 +203,10 @@ def test_noise_that_is_shared_by_the_positions_of_a_round_is_seen(monkeypatch):
 
 
 def test_a_guess_that_is_kept_unseen_is_seen(monkeypatch):
-    monkeypatch.setattr(coupled, "judge", lambda p, at: coupled.Verdict(len(p.tokens), at(len(p.tokens))))
+    def unseen(self, rows, proposal, chance):
+        return Verdict(len(proposal.tokens), rows.token(len(proposal.tokens)))
+
+    monkeypatch.setattr(Matching, "judge", unseen)
     assert off_by("coupled") > 0.01
 
 
@@ -265,15 +264,28 @@ class Stub:
         return int(torch.as_tensor(law).argmax())
 
 
-@pytest.mark.parametrize("judge", [ratio.judge, block.judge])
-def test_a_draw_of_zero_does_not_keep_an_impossible_guess(judge):
+class Same:
+    """The same law everywhere."""
+
+    def __init__(self, law):
+        self.law = self.law_ahead = lambda i: law
+
+    def settle(self, accepted):
+        pass
+
+
+DRAWING = [name for name, rule in JUDGES.items() if rule.draws]
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_draw_of_zero_does_not_keep_an_impossible_guess(name):
     p, q = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.5])
-    assert judge(Proposal((0,), q=[q]), lambda i: p, Stub(0.0)).accepted == 0
+    assert JUDGES[name].judge(Same(p), Proposal((0,), q=[q]), Stub(0.0)).accepted == 0
 
 
-@pytest.mark.parametrize("judge", [ratio.judge, block.judge])
-def test_equal_laws_and_a_forced_rejection_give_a_token_and_no_nan(judge):
+@pytest.mark.parametrize("name", DRAWING)
+def test_equal_laws_and_a_forced_rejection_give_a_token_and_no_nan(name):
     p = torch.tensor([1.0 - 1e-7, 1e-7], dtype=torch.float64)
-    verdict = judge(Proposal((1,), q=[p * 1.0000001]), lambda i: p, Stub(1 - 1e-16))
+    verdict = JUDGES[name].judge(Same(p), Proposal((1,), q=[p * 1.0000001]), Stub(1 - 1e-16))
     assert verdict.next_token == 0
-    assert judge(Proposal((0, 0), q=[p, p]), lambda i: p, Stub(1 - 1e-16)).accepted == 2
+    assert JUDGES[name].judge(Same(p), Proposal((0, 0), q=[p, p]), Stub(1 - 1e-16)).accepted == 2

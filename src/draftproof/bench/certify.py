@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from draftproof.clock import HandSetClock
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.options import RULES, Rule
 from draftproof.propose.base import Proposer
 from draftproof.propose.draft import Draft
+from draftproof.propose.scripted import Scripted
 from draftproof.records import Generation
 from draftproof.results import LawRow
 from draftproof.sampling.outcomes import EveryChance, every_outcome
-from draftproof.testing import HandSetClock, ScriptedProposer
 
 WIDTH, PARTS, LENGTH, END = 4, 8, 4, 3
 """Tokens of the small vocabulary, the denominator of all probabilities, tokens of a text, and the end token."""
@@ -94,13 +95,9 @@ Make = Callable[[LawSampler], Proposer]
 PROPOSERS: dict[str, Callable[[int], Make]] = {
     "a draft": lambda seed: _draft(table(-1 - seed)),
     "a self-draft": lambda seed: _draft(table(seed)),
-    "chosen, no q": lambda _: (
-        lambda _: ScriptedProposer(lambda sequence, k: [(sum(sequence) + i) % WIDTH for i in range(k)])
-    ),
+    "chosen, no q": lambda _: lambda _: Scripted(lambda sequence, k: [(sum(sequence) + i) % WIDTH for i in range(k)]),
     "chosen, fewer": lambda _: (
-        lambda _: ScriptedProposer(
-            lambda sequence, k: [(len(sequence) + i) % WIDTH for i in range(k - len(sequence) % 2)]
-        )
+        lambda _: Scripted(lambda sequence, k: [(len(sequence) + i) % WIDTH for i in range(k - len(sequence) % 2)])
     ),
 }
 

@@ -31,7 +31,7 @@ class Stop:
         if not all(strings):
             raise ConfigError("a stop string is empty; it would end every text at once.")
         self._remaining = limit
-        self._end_tokens = frozenset(end_tokens)
+        self.end_tokens = frozenset(end_tokens)
         self._stream = text
         self._special = {} if text is None or not strings else text.special_tokens()
         self._strings = StopStrings(strings, self._special.values())
@@ -49,7 +49,7 @@ class Stop:
     def push(self, token: int) -> bool:
         """Add one token; return whether the text ends with it."""
         self._remaining -= 1
-        if token in self._end_tokens:
+        if token in self.end_tokens:
             self._finish("stop", token)
         else:
             if self._stream is not None:
@@ -59,10 +59,6 @@ class Stop:
             if self.reason is None and self._remaining <= 0:
                 self._finish("length", None)
         return self.reason is not None
-
-    def ends(self, token: int) -> bool:
-        """Return whether this token by itself ends the text."""
-        return token in self._end_tokens
 
     def cancel(self) -> None:
         """End the text here because the user asked for it."""

@@ -54,9 +54,6 @@ class Criteria:
             self.reason, self.match = _why(first, self._ids)
         return self.reason is not None
 
-    def ends(self, token: int) -> bool:
-        return token in self.end_tokens
-
     def cancel(self) -> None:
         self.reason = self.reason or "cancelled"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel
@@ -19,6 +19,8 @@ from draftproof.models.runner import TransformersRunner
 from draftproof.models.session import ModelSession, is_quantised
 from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
+from draftproof.propose import PROPOSERS
+from draftproof.propose.base import Making, Proposer, Terms
 from draftproof.records import Numerics, Placement
 
 
@@ -66,6 +68,34 @@ def open_model(
     given = Loaded(name, model, tokenizer, placement, end_tokens_of(model), (*told, *notes_of(model)))
     # a second copy of somebody's weights, which they may go on changing, is made only when asked for
     return compiled(given, "on" if compile == "on" else "off", keep_weights=True)
+
+
+def making_of(draft: object) -> Making | None:
+    """Return what makes a proposer for each request, or None where `draft` is a model, or names one, or is nothing."""
+    if isinstance(draft, str):
+        return PROPOSERS.get(draft)
+    if draft is None or isinstance(draft, Path | PreTrainedModel | Loaded | torch.nn.Module):
+        return None
+    if hasattr(draft, "propose") and not isinstance(draft, type):
+        return _OneForAll(cast("Proposer", draft))
+    return cast("Making", draft) if callable(draft) else None
+
+
+class _OneForAll:
+    """A proposer that is one object: it guesses for one request at a time."""
+
+    def __init__(self, proposer: Proposer) -> None:
+        self._proposer = proposer
+        self.__name__ = type(proposer).__name__
+
+    def __call__(self, terms: Terms) -> Proposer:
+        return self._proposer
+
+
+def name_of(making: Making) -> str:
+    """Return what a proposer is called."""
+    known = [name for name, one in PROPOSERS.items() if one is making]
+    return known[0] if known else getattr(making, "__name__", type(making).__name__)
 
 
 def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Numerics:

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from draftproof.exchange import Proposal
+from draftproof.exchange import Proposal, Verdict
+from draftproof.sampling.chance import Chance
+from draftproof.sampling.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a request lays down for whoever guesses for it."""
+
+    width: int
+    """The target's number of logits; ids at or above it are no guesses."""
+    end_tokens: frozenset[int] = frozenset()
+    """What ends the text; nothing is kept of guesses behind one."""
+    sampler: Sampler | None = None
+    """How the request turns rows into tokens, for those who do likewise; None: by the largest logit."""
 
 
 class Proposer(Protocol):
-    """Guesses the tokens that the target would write next."""
+    """Guesses the tokens that the target would write next, for one request.
+
+    Nobody trusts it: what cannot be verified is dropped, and where it raises an error the round goes on without
+    guesses. Whatever it offers, the text stays the target's.
+    """
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:
-        """Start a request: read the prompt but its last token, and expect a text of about `reserve` tokens."""
+        """Start the request: read the prompt but its last token, and expect a text of about `reserve` tokens."""
         ...
 
-    def propose(self, sequence: Sequence[int], k: int) -> Proposal:
-        """Guess at most `k` tokens to follow `sequence`; fewer, or none, when there is nothing to offer."""
+    def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:
+        """Guess at most `k` tokens to follow `sequence`; fewer, or none, when there is nothing to offer.
+
+        Guesses that are drawn are drawn from `chance`, a stream of this round's own, and carry their laws (`q`).
+        """
         ...
+
+    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
+        """Learn what the target made of the guesses, less what was dropped of them."""
+        ...
+
+
+Making = Callable[[Terms], Proposer]
+"""Makes a proposer for each request: a class whose objects are made of `Terms`, or a function."""

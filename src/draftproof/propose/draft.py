@@ -7,12 +7,14 @@ from math import isfinite
 from typing import Any
 
 from draftproof.errors import EngineError
-from draftproof.exchange import Proposal
+from draftproof.exchange import Proposal, Verdict
 from draftproof.models.session import Session
-from draftproof.options import DRAWING
+from draftproof.sampling.chance import Chance
 from draftproof.sampling.sampler import Sampler
 from draftproof.settings import DRAFT_CONTEXT, DRAFT_CONTEXT_PER_TOKEN
+from draftproof.verify import JUDGES
 
+SOURCE = "draft model"
 _FAULT = "the draft gave non-finite logits, so it guessed less; try another draft_dtype"
 _BEYOND = "the draft guessed tokens that the target does not know, so it guessed less"
 
@@ -67,14 +69,17 @@ class Draft:
         if len(view) > 1:
             self.session.read(view[:-1])
 
-    def propose(self, sequence: Sequence[int], k: int) -> Proposal:
+    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
+        """What the target kept is read off the text of the next round."""
+
+    def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:
         view = self._view(sequence)
         window = self.session.window
         count = k if window is None else min(k, window - len(view) + 1)
         if not view or count <= 0:
-            return Proposal((), fault=self._missing())
+            return Proposal((), fault=self._missing(), source=SOURCE)
         if self._sampler is not None:
-            return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead())
+            return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead(), chance)
         tokens, logits = self.session.write(view, count, self._end_tokens)
         guesses: list[int] = []
         fault = self._missing()
@@ -89,11 +94,12 @@ class Draft:
                 break
             guesses.append(token)
         passes = len(tokens)
-        return Proposal(tuple(guesses), passes, catch_up_passes=0 if guesses else passes, fault=fault)
+        return Proposal(tuple(guesses), passes, 0 if guesses else passes, fault, source=SOURCE)
 
-    def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler) -> Proposal:
+    def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
         text = list(sequence)
-        laws: list[Any] | None = [] if sampler.rule in DRAWING else None
+        laws: list[Any] | None = [] if JUDGES[sampler.rule].draws else None
+        confidence: list[float] = []
         passes, fault = 0, self._missing()
         while passes < count and not (passes and text[-1] in self._end_tokens):
             if text[-1] >= self.session.width:
@@ -111,12 +117,13 @@ class Draft:
                     if law is None:
                         break
                     laws.append(law)
-                    text.append(sampler.chance.draw(law))
+                    text.append(chance.draw(law))
+                    confidence.append(float(law[text[-1]]))
             except EngineError as error:
                 fault = _FAULT if not row.isfinite().any() or row.isnan().any() else f"the draft guessed less: {error}"
                 break
         guesses = tuple(text[len(sequence) :])
-        return Proposal(guesses, passes, catch_up_passes=0 if guesses else passes, fault=fault, q=laws)
+        return Proposal(guesses, passes, 0 if guesses else passes, fault, laws, SOURCE, tuple(confidence))
 
     def _view(self, text: Sequence[int]) -> Sequence[int]:
         """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-_IN_TURN, _BY_POSITION = 1, 2
+_IN_TURN, _BY_POSITION, _OF_GUESSES = 1, 2, 3
 _REMEMBERED = 16
 _ULP = 2.0**-53
 
@@ -32,6 +33,10 @@ class Chance(Protocol):
 
     def noisy(self, scores: Any, position: int) -> Any:
         """Return what `couple` takes the largest of."""
+        ...
+
+    def aside(self, number: int) -> Chance:
+        """Return chance for the guesses of one round, which takes nothing from this one."""
         ...
 
 
@@ -91,6 +96,16 @@ class SeededChance:
         if tokens is not None:
             scores, bits = scores[tokens.to(wide)], bits[tokens.to(wide)]
         return scores.double() - (-((bits.double() + 0.5) * _ULP).log()).log()
+
+    def aside(self, number: int) -> SeededChance:
+        """As `Chance.aside`: a pure function of seed, sample and round, whenever and wherever the guesses are drawn.
+
+        Not one of the position: guesses that were discarded have told the judge something (under block verification
+        what follows decides about what comes before), so that the same draw again would not be a fresh one.
+        """
+        made = copy(self)
+        made._stream = self._philox(number, _OF_GUESSES)
+        return made
 
     def _draw_bits(self, position: int, width: int) -> Tensor:
         """53 random bits for every token; those of the first tokens do not depend on `width`."""

@@ -72,6 +72,9 @@ class EveryChance:
     def noisy(self, scores: Any, position: int) -> Any:
         raise NotImplementedError("there is no Gumbel noise here")
 
+    def aside(self, number: int) -> EveryChance:
+        return self  # guesses are draws like all others: every way that they can fall is walked
+
     def _choose(self, weights: Sequence[Number]) -> int:
         possible = [i for i, weight in enumerate(weights) if weight > 0]
         at = len(self.taken)

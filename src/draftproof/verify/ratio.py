@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from draftproof.exchange import Proposal, Verdict
 from draftproof.sampling.chance import Chance
+from draftproof.verify.base import TargetRows
 
 
-def judge(proposal: Proposal, law_at: Callable[[int], Any], chance: Chance) -> Verdict:
-    """Accept guesses one by one; the text then follows the target's law, whatever the draft's is.
+class Ratio:
+    """Accepts guesses one by one; the text then follows the target's law, whatever the draft's is.
 
-    `law_at(i)` is p, the target's law after the text and the first i guesses, `[width]`; it is asked in order, and not
-    beyond the first guess that fails. q is `proposal.q[i]`, the law that guess i was drawn from; for a proposal without
-    q each guess has probability 1. Source: Leviathan et al. 2023, algorithm 1, arXiv 2211.17192.
+    p is the target's law where a guess stands, q the law that the guess was drawn from; in a proposal without q each
+    guess has probability 1. Source: Leviathan et al. 2023, algorithm 1, arXiv 2211.17192.
     """
-    for i, guess in enumerate(proposal.tokens):
-        p = law_at(i)
-        q = proposal.law(i, like=p)
-        if not chance.accept(at_most_one(p[guess], q[guess])):
-            return Verdict(i, chance.draw(residual(p, q)))
-    return Verdict(len(proposal.tokens), chance.draw(law_at(len(proposal.tokens))))
+
+    draws = True
+
+    def judge(self, rows: TargetRows, proposal: Proposal, chance: Chance) -> Verdict:
+        for i, guess in enumerate(proposal.tokens):
+            p = rows.law(i)
+            q = proposal.law(i, like=p)
+            if not chance.accept(at_most_one(p[guess], q[guess])):
+                return Verdict(i, chance.draw(residual(p, q)))
+        return Verdict(len(proposal.tokens), chance.draw(rows.law(len(proposal.tokens))))
 
 
 def at_most_one(p: Any, q: Any) -> Any:

@@ -1,0 +1,41 @@
+"""How many guesses a round asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from draftproof.records import Round
+from draftproof.settings import check_k
+
+
+class Controller(Protocol):
+    """Chooses k anew for every round of a request."""
+
+    @property
+    def most(self) -> int:
+        """The most that it ever asks for: passes of one shape are made for so many."""
+        ...
+
+    def next(self, rounds: Sequence[Round]) -> int:
+        """Return how many guesses to ask for after these rounds of the request; 0 is a plain round."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same k in every round."""
+
+    most: int
+
+    def next(self, rounds: Sequence[Round]) -> int:
+        return self.most
+
+
+def controller_of(k: int | Controller) -> Controller:
+    """Return the controller that `k` is, or stands for. Raises `ConfigError` for a k out of range."""
+    if isinstance(k, int):
+        return Fixed(check_k(k))
+    check_k(k.most)
+    return k

@@ -1,0 +1,224 @@
+"""One request: what it wants read next, and what it makes of the rows. Whoever drives it runs the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from draftproof.clock import Clock
+from draftproof.control import Controller
+from draftproof.decode.rows import Rows, logprobs_of
+from draftproof.errors import EngineError, brief
+from draftproof.exchange import Proposal, Verdict
+from draftproof.propose.base import Proposer
+from draftproof.records import FinishReason, Generation, Round, Seconds, count
+from draftproof.sampling.chance import Chance, SeededChance
+from draftproof.sampling.sampler import Sampler
+from draftproof.verify import JUDGES
+
+
+class StopRule(Protocol):
+    """What a request needs to know about the end of a text; `decode.stop.Stop` is the usual one."""
+
+    text: str
+    reason: FinishReason | None
+    match: int | str | None
+
+    @property
+    def remaining(self) -> int: ...
+
+    @property
+    def end_tokens(self) -> frozenset[int]: ...
+
+    def push(self, token: int) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+class Request:
+    """A text that is being written: `begin` it; until it is `over`, `propose`, run a pass over `wanted`, and `settle`.
+
+    `prompt` must not be empty, and must leave room in the target's window; `width` is the target's number of logits.
+    Without a proposer every round is a plain one. Without a `sampler` it is greedy and takes logits as they are.
+    `logprobs` is the number of alternatives to record with every token's log-probability, None for no record; `seed`
+    and `sample` are recorded.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        *,
+        width: int,
+        proposer: Proposer | None,
+        controller: Controller,
+        stop: StopRule,
+        clock: Clock,
+        sampler: Sampler | None = None,
+        logprobs: int | None = None,
+        seed: int | None = None,
+        sample: int = 0,
+    ) -> None:
+        self._width = width
+        self._proposer = proposer if controller.most > 0 else None
+        self._controller = controller
+        self._stop = stop
+        self._clock = clock
+        self._sampler = sampler
+        self._chance: Chance = SeededChance(0) if sampler is None else sampler.chance
+        self._judge = JUDGES["greedy" if sampler is None else sampler.rule]
+        self._logprobs = logprobs
+        self._seed = seed
+        self._sample = sample
+        self._prompt_tokens = len(prompt)
+        self.sequence = list(prompt)
+        self._proposal = Proposal(())
+        self._rounds: list[Round] = []
+        self._faults: dict[str, None] = {}
+        self._asked = 0
+        self._entered = self._drafted = 0.0  # when the round began, and when its guesses were made
+        self._prompt_s = 0.0
+        self._started: float | None = None
+        self._ready = False
+        self._spoiled = False  # an interrupt left the sampler between two states
+        self._left = 0.0  # when the last round was handed out
+        self._waited_s = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether the text has ended."""
+        return self._stop.reason is not None
+
+    @property
+    def wanted(self) -> tuple[list[int], int]:
+        """What the target has to stand on, and how many of its last rows `settle` needs."""
+        return [*self.sequence, *self._proposal.tokens], len(self._proposal.tokens) + 1
+
+    def begin(self, read: Callable[[Sequence[int], int], None]) -> None:
+        """Have the prompt read, all but its last token, by the target (`read(tokens, reserve)`) and by the proposer.
+
+        Once: a request that has begun goes on; one whose reading was interrupted begins again.
+        """
+        if self._ready:
+            return
+        if self._started is None:
+            self._started = self._left = self._clock.now()
+        reserve = len(self.sequence) + self._stop.remaining
+        try:
+            read(self.sequence[:-1], reserve)
+            if self._proposer is not None:
+                try:
+                    self._proposer.begin(self.sequence, reserve)
+                except Exception as error:  # the text does not need it
+                    self._proposer = None
+                    self._faults[f"the proposer failed at the start, and guesses nothing: {brief(error)}"] = None
+            self._ready = True
+        finally:
+            self._left = self._clock.now()
+            self._prompt_s = self._left - self._started
+
+    def propose(self) -> Proposal:
+        """Begin a round: return the guesses that the target has to judge, perhaps none."""
+        if self._spoiled:
+            raise EngineError("this text was interrupted inside a round, and cannot go on; start it again.")
+        self._entered = self._clock.now()
+        self._waited_s += self._entered - self._left
+        self._spoiled = self._sampler is not None and (self._judge.draws or self._sampler.keeps_state)
+        self._asked = 0 if self._proposer is None else self._controller.next(self._rounds)
+        self._proposal = self._guessed(max(0, min(self._asked, self._stop.remaining - 1)))
+        self._drafted = self._clock.now()
+        return self._proposal
+
+    def _guessed(self, k: int) -> Proposal:
+        if self._proposer is None or k == 0:
+            return Proposal(())
+        try:
+            offered = self._proposer.propose(self.sequence, k, self._chance.aside(len(self._rounds)))
+        except Exception as error:  # whatever it is, the text does not need it
+            return Proposal((), fault=f"the proposer failed, and guessed nothing: {brief(error)}")
+        return offered.trimmed(k, self._width, self._stop.end_tokens)
+
+    def _tell(self, proposal: Proposal, verdict: Verdict) -> None:
+        if proposal.fault:
+            self._faults[proposal.fault] = None
+        if self._proposer is not None:
+            try:
+                self._proposer.hear(proposal, verdict)
+            except Exception as error:
+                self._faults[f"the proposer failed when it heard the verdict: {brief(error)}"] = None
+
+    def settle(self, rows: Tensor, seconds: float | None = None, beside: int = 0) -> Round:
+        """End the round with the target's `rows` `[guesses + 1, width]`: judge, keep, and say what was done.
+
+        `seconds` is this request's share of a pass that it shared with `beside` rows of others; None: the time since
+        the guesses were made.
+        """
+        verified = self._clock.now()
+        target_s = verified - self._drafted if seconds is None else seconds
+        self._waited_s += verified - self._drafted - target_s
+        proposal = self._proposal
+        view = Rows(rows, self.sequence, proposal.tokens, self._sampler, self._stop.end_tokens)
+        verdict = self._judge.judge(view, proposal, self._chance)
+        allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
+        logprobs = None if self._logprobs is None else logprobs_of(rows, allowed, self._logprobs)
+        kept: list[int] = []
+        try:
+            self._tell(proposal, verdict)
+            for token in allowed:
+                self.sequence.append(token)
+                kept.append(token)
+                if self._stop.push(token):
+                    break
+        finally:  # an interrupted round is recorded with what it added, so that tokens and text stay one
+            self._left = self._clock.now()
+            done = Round(
+                proposed=proposal.tokens,
+                accepted=verdict.accepted,
+                tokens=tuple(kept),
+                cut=len(allowed) - len(kept),
+                draft_passes=proposal.passes,
+                catch_up_passes=proposal.catch_up_passes,
+                draft_s=self._drafted - self._entered,
+                target_s=target_s,
+                overhead_s=self._left - verified,
+                logprobs=None if logprobs is None else logprobs[: len(kept)],
+                asked=self._asked,
+                confidence=proposal.confidence,
+                source=proposal.source,
+                beside=beside,
+            )
+            self._rounds.append(done)
+            self._proposal = Proposal(())
+            self._spoiled = False
+        return done
+
+    def generation(self) -> Generation:
+        """Return the record so far; a text that has not ended counts as cancelled."""
+        rounds = tuple(self._rounds)
+        return Generation(
+            text=self._stop.text,
+            tokens=tuple(token for r in rounds for token in r.tokens),
+            finish_reason=self._stop.reason or "cancelled",
+            stop=self._stop.match,
+            prompt_tokens=self._prompt_tokens,
+            k=0 if self._proposer is None else self._controller.most,
+            rounds=rounds,
+            counts=count(rounds),
+            seconds=Seconds(
+                prompt_s=self._prompt_s,
+                draft_s=sum(r.draft_s for r in rounds),
+                target_s=sum(r.target_s for r in rounds),
+                overhead_s=sum(r.overhead_s for r in rounds),
+                total_s=0.0 if self._started is None else self._left - self._started - self._waited_s,
+            ),
+            warnings=tuple(self._faults),
+            verify="greedy" if self._sampler is None else self._sampler.rule,
+            seed=self._seed,
+            sample=self._sample,
+        )
+
+    def cancel(self) -> Generation:
+        """End the text here, and return its record."""
+        self._stop.cancel()
+        return self.generation()

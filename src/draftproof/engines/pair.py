@@ -1,0 +1,154 @@
+"""A target and who guesses for it, opened: models, caches, numerics, and what is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Never, cast
+
+from transformers import PreTrainedModel
+
+from draftproof.clock import Clock, DeviceClock
+from draftproof.control import Controller, controller_of
+from draftproof.engines.draft_model import DraftModel
+from draftproof.engines.opening import making_of, name_of, open_model, settle_numerics, warm_up
+from draftproof.engines.prompt import Messages, prompt_ids
+from draftproof.models.load import Loaded, why_not_compiled
+from draftproof.models.session import ModelSession
+from draftproof.models.tokens import doubt_end
+from draftproof.propose.base import Making, Proposer
+from draftproof.settings import check_draft_is_named, check_settings, refuse_unknown
+
+
+class ModelPair:
+    """A target, and who guesses for it if anybody does, opened and checked. `Speculator` says what the settings are."""
+
+    def __init__(
+        self,
+        target: str | Path | PreTrainedModel | Loaded,
+        draft: str | Path | PreTrainedModel | Loaded | Making | Proposer | None = None,
+        k: int | Controller = 5,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        draft_device: str | None = None,
+        draft_dtype: str | None = None,
+        revision: str | None = None,
+        draft_revision: str | None = None,
+        draft_window: int | None = None,
+        draft_context: int | None = None,
+        weights: str | None = None,
+        draft_weights: str | None = None,
+        adapter: str | Path | None = None,
+        draft_adapter: str | Path | None = None,
+        tokenizer: Any = None,
+        draft_tokenizer: Any = None,
+        compile: str = "auto",
+        numerics: str = "auto",
+        keep_weights: bool = False,
+        trust_remote_code: bool = False,
+        clock: Clock | None = None,
+        **unknown: Never,
+    ) -> None:
+        refuse_unknown(unknown)
+        self._controller = controller_of(k)
+        self.draft_context = draft_context
+        of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
+        of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}
+        of_the_draft |= {"draft_context": draft_context}
+        check_settings(device=device, dtype=dtype, weights=weights, compile=compile, numerics=numerics, **of_the_draft)
+        making = making_of(draft)
+        needs_model: dict[str, Any] = {
+            **of_the_draft,
+            "draft_adapter": draft_adapter,
+            "draft_tokenizer": draft_tokenizer,
+        }
+        check_draft_is_named(None if making else draft, **needs_model)
+        passes: dict[str, Any] = {
+            "compile": compile,
+            "keep_weights": keep_weights,
+            "trust_remote_code": trust_remote_code,
+        }
+        self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, adapter=adapter, **passes)
+        self.notes: list[str] = [*self.target.notes, *doubt_end(self.target.tokenizer, self.target.end_tokens)]
+        self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
+        self._plain_session = self._session(self.numerics.shape)
+        self._target_session = self._session(self.numerics.shape)
+        self._making: Making | None = making
+        self._model: DraftModel | None = None
+        if draft is not None and making is None:
+            loaded_here = isinstance(draft, str | Path)
+            self._making = self._model = DraftModel(
+                cast("str | Path | PreTrainedModel | Loaded", draft),
+                self.target,
+                self._target_session.width,
+                device=draft_device,
+                window=draft_window,
+                context=draft_context,
+                tokenizer=draft_tokenizer,
+                dtype=draft_dtype or (dtype if loaded_here else "auto"),
+                revision=draft_revision,
+                weights=draft_weights or (weights if loaded_here else None),
+                adapter=draft_adapter,
+                **passes,
+            )
+            self.notes += self._model.notes
+        models = [loaded for loaded in (self.target, self.draft) if loaded is not None]
+        self.notes = list(dict.fromkeys([*self.notes, *why_not_compiled(self.target, self.draft)]))
+        self.clock = clock or DeviceClock(*(loaded.placement.device for loaded in models))
+
+    def __repr__(self) -> str:
+        pair = f"{self.target.name!r}" + ("" if self.guesses_by is None else f" with {self.guesses_by!r}")
+        place = f"{self.target.placement.device} in {self.target.placement.dtype}"
+        return f"<Speculator {pair}: k {self.k}, {place}, numerics {self.numerics.kind}>"
+
+    def _session(self, shape: int | None) -> ModelSession:
+        return self.target.session(shape=shape)
+
+    @property
+    def k(self) -> int:
+        """The most guesses of a round."""
+        return self._controller.most
+
+    @property
+    def draft(self) -> Loaded | None:
+        """The draft model, where one guesses."""
+        return None if self._model is None else self._model.loaded
+
+    @property
+    def guesses_by(self) -> str | None:
+        """Who guesses, by name; None where nobody does."""
+        if self._model is not None:
+            return self._model.loaded.name
+        return None if self._making is None else name_of(self._making)
+
+    @property
+    def target_window(self) -> int | None:
+        """Most tokens the target can read, or None when it sets no limit."""
+        return self._target_session.window
+
+    @property
+    def draft_window(self) -> int | None:
+        """Most tokens the draft will read, or None without a draft or a limit."""
+        return None if self._model is None else self._model.session.window
+
+    def encode(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        chat: bool = False,
+        messages: Messages | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
+    ) -> list[int]:
+        """Return the ids of what a request continues, as in `stream`. Raises `ConfigError`."""
+        talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
+        return prompt_ids(self.target.tokenizer, self._target_session.width, prompt, chat=chat, **talk)
+
+    def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
+        """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
+        warm_up(self._target_session, (self.k + 1, 1), prompt_tokens, repeats)
+        if self._plain_session is not self._target_session:
+            warm_up(self._plain_session, (1,), prompt_tokens, repeats)
+        if self._model is not None:
+            self._model.warm_up(prompt_tokens, repeats)
