@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from draftproof.records import Round
 from draftproof.settings import check_k
@@ -35,7 +35,8 @@ class Fixed:
 
 def controller_of(k: int | Controller) -> Controller:
     """Return the controller that `k` is, or stands for. Raises `ConfigError` for a k out of range."""
-    if isinstance(k, int):
-        return Fixed(check_k(k))
-    check_k(k.most)
-    return k
+    if not hasattr(k, "most"):
+        return Fixed(check_k(cast("int", k)))
+    controller = cast("Controller", k)
+    check_k(controller.most)
+    return controller
