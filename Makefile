@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check format real passes bits memory first-token draft-context fuzz clean
+.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,11 +37,15 @@ $(OLDEST)/.ready: pyproject.toml constraints.txt
 test-oldest: $(OLDEST)/.ready ## the test suite on the oldest supported transformers
 	@$(PYTEST) $(OLDEST)/bin/python -m pytest $(WORKERS)
 
-check: $(READY) ## lint, format, types, layering
+check: $(READY) ## lint, format, types, layering, docs as the program says
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python docs/generate.py --check
+
+docs: $(READY) ## write the tables of options and commands from the program
+	@$(BIN)/python docs/generate.py
 
 format: $(READY) ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix .

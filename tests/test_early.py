@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import draftproof
 from draftproof import ConfigError, Speculator, settings
 from draftproof.cli import app
-from draftproof.cli.options import in_switches
+from draftproof.cli.options import _ELSEWHERE, in_switches
 from draftproof.files.find import find_here
 from draftproof.models.placement import DTYPES
 
@@ -111,9 +112,10 @@ def test_the_library_refuses_the_same_names_in_the_same_words(name):
 
 
 def test_what_is_allowed_is_what_can_be_had():
-    for kind, names in settings._CHOICES.items():
-        for name in names:
-            settings.check_settings(**{kind: name, f"draft_{kind}": name})
+    for kind, about in settings.SETTINGS.items():
+        for name in about.choices:
+            settings.check_settings(**{kind: name, f"draft_{kind.removeprefix('draft_')}": name})
+            assert name in about.help or kind.startswith("draft_") or name == "none"
     settings.check_settings(device="cuda:1", k=settings.MAX_K, draft_window=None)
     assert {"auto", *DTYPES} == set(settings.DTYPES)
     assert find_here("demo-target").is_dir()
@@ -167,3 +169,32 @@ def _has_prose(node):
 def test_a_setting_under_another_name_is_refused_with_its_own(name, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         Speculator("demo-target", **{name: 1})
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [*_ELSEWHERE.items()])
+def test_a_switch_that_others_call_otherwise_is_answered_with_its_name_here(theirs, ours):
+    found = CliRunner().invoke(app, ["run", f"--{theirs.replace('_', '-')}", "3"])
+    assert found.exit_code == 2
+    if "processors" in ours or theirs in ("n", "max_model_len", "assistant_tokenizer"):  # no switch, or the same one
+        return
+    assert re.search(
+        rf"there is no option --{theirs.replace('_', '-')}; use --[-\w]+[ .,]", " ".join(found.output.split())
+    )
+
+
+def test_a_misspelt_switch_is_answered_with_the_nearest():
+    assert "--max-new-tokens" in CliRunner().invoke(app, ["run", "--max-new-token", "3"]).output
+    other = CliRunner().invoke(app, ["report", "--max-tokens", "3"])  # a command that has no such thing
+    assert "use --max-new-tokens" not in other.output and other.exit_code == 2
+
+
+def test_the_library_speaks_of_names_and_leaves_switches_to_the_command_line():
+    found = [
+        f"{path.name}: {node.value}"
+        for path in Path(draftproof.__file__).parent.rglob("*.py")
+        if path.parent.name != "cli"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"(?<!\S)--[a-z]", node.value)
+        if "\n" not in node.value and "`--" not in node.value and "llama-gguf-split" not in node.value
+    ]
+    assert found == []

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
+from typer.main import get_command
 
 from draftproof import ConfigError, Options
+from draftproof.cli import app
+from draftproof.options import OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -97,3 +103,23 @@ def test_temperature_zero_is_greedy_whatever_the_rule():
     fresh = {Options(temperature=1).seeded().seed for _ in range(20)}
     assert len(fresh) == 20
     assert all(seed < 2**53 for seed in fresh)
+
+
+def test_every_option_is_described_and_has_a_switch_that_says_the_same():
+    assert list(OPTIONS) == [one.name for one in dataclasses.fields(Options)]
+    switches = {one.name: one for one in get_command(app).commands["run"].params}
+    for name, about in OPTIONS.items():
+        switch = switches[name]
+        assert about.help.endswith("."), name
+        assert about.help.removesuffix(".") in switch.help, name
+        assert switch.opts == [f"--{about.switch or name.replace('_', '-')}"]
+        assert (switch.multiple, switch.default) == (about.many, None if about.many else about.default), name
+        if about.default is not None and not about.many:
+            assert about.check(name, about.default) == about.default
+        assert about.kind in (int, float, bool, str, Path), name
+
+
+def test_no_two_options_are_called_the_same_elsewhere():
+    theirs = [name for about in OPTIONS.values() for name in about.elsewhere]
+    assert len(set(theirs)) == len(theirs)
+    assert not set(theirs) & set(OPTIONS)

@@ -36,7 +36,7 @@ class Fixed:
 def controller_of(k: int | Controller) -> Controller:
     """Return the controller that `k` is, or stands for. Raises `ConfigError` for a k out of range."""
     if not hasattr(k, "most"):
-        return Fixed(check_k(cast("int", k)))
+        return Fixed(check_k(k))
     controller = cast("Controller", k)
     check_k(controller.most)
     return controller

@@ -4,61 +4,62 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import operator
 import secrets
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from draftproof.about import About, no_such
 from draftproof.errors import ConfigError
 
 Rule = Literal["greedy", "ratio", "block", "coupled"]
 RULES: tuple[Rule, ...] = ("ratio", "block", "coupled")
 """How guesses are judged when the temperature is above 0; at 0 the rule is `greedy`."""
-DRAWING: tuple[Rule, ...] = ("ratio", "block")
-"""The rules that draw in turn, so that plain decoding writes another text from the same law."""
+_DRAWING: tuple[Rule, ...] = ("ratio", "block")
+"""The rules that draw in turn: `verify.JUDGES` says the same of itself, and is too heavy to be asked here."""
 
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "max_new_tokens": (1, math.inf),
-    "min_new_tokens": (0, math.inf),
-    "temperature": (0, 1e6),
-    "top_k": (0, math.inf),
-    "top_p": (0, 1),
-    "min_p": (0, 1),
-    "repetition_penalty": (0, math.inf),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-    "seed": (0, 2**64 - 1),
-    "top_logprobs": (0, 20),
-}
-_FRACTIONS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-_ELSEWHERE = {
+NO_OPTIONS = {
     "num_speculative_tokens": "k",
     "num_assistant_tokens": "k",
     "assistant_model": "Speculator(target, draft)",
-    "max_tokens": "max_new_tokens",
-    "min_tokens": "min_new_tokens",
-    "max_length": "max_new_tokens",
     "n": "samples(prompt, n, …)",
     "num_return_sequences": "samples(prompt, n, …)",
-    "do_sample": "temperature (0 is greedy)",
-    "stop_token_ids": "end_tokens, which replaces the model's own",
-    "eos_token_id": "end_tokens",
-    "ignore_eos": "end_tokens=()",
-    "stop_strings": "stop",
-    "bad_words_ids": "bad_words",
-    "sequence_bias": "logit_bias",
-    "response_format": "json_schema",
-    "guided_json": "json_schema",
-    "guided_regex": "regex",
     "logits_processor": "processors",
     "logits_processors": "processors",
 }
-"""What an option is called here that others call otherwise."""
-_NOT_ZERO = ("top_p", "repetition_penalty")
+"""What is no option of a request here, though others have it among theirs, and what to use."""
+
+if TYPE_CHECKING:
+    Given = TypeVar("Given", contravariant=True)
+    Kept = TypeVar("Kept", covariant=True)
+
+    class _Settled(Generic[Given, Kept]):
+        """A field that takes more than it keeps, as type checkers see it."""
+
+        def __get__(self, one: object, kind: object = None) -> Kept: ...
+        def __set__(self, one: object, value: Given) -> None: ...
+
+    Texts = _Settled[str | Iterable[str] | None, tuple[str, ...]]
+    Ids = _Settled[int | Iterable[int] | None, tuple[int, ...] | None]
+    Words = _Settled[str | Iterable[str | int | Iterable[int]] | None, tuple[str | tuple[int, ...], ...]]
+    Biases = _Settled[Mapping[int, float] | Iterable[tuple[int, float]] | None, tuple[tuple[int, float], ...]]
+    Schema = _Settled[str | Mapping[str, Any] | None, str | None]
+else:
+    Texts = tuple[str, ...]
+    Ids = tuple[int, ...] | None
+    Words = tuple[str | tuple[int, ...], ...]
+    Biases = tuple[tuple[int, float], ...]
+    Schema = str | None
+
+
+def _option(default: Any, help: str, kind: type | None = None, **more: Any) -> Any:
+    """Return a field with all that is known of it."""
+    about = About(help=help, default=default, kind=kind or type(default), **more)
+    return dataclasses.field(default=default, metadata={"about": about})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,44 +71,100 @@ class Options:
     `ConfigError` naming the option and its range. `stop` may be one string, `logit_bias` a mapping.
     """
 
-    max_new_tokens: int = 128
-    """Tokens to write at most."""
-    min_new_tokens: int = 0
-    """No end token before so many tokens; a stop string still ends the text."""
-    stop: tuple[str, ...] = ()
-    """Strings that end the text before them."""
-    end_tokens: tuple[int, ...] | None = None
-    """Token ids that end the text, instead of the model's own; empty for none."""
-    temperature: float = 0.0
-    """0 is greedy; above it tokens are sampled."""
-    top_k: int = 0
-    """Sample from so many most likely tokens; 0: from all."""
-    top_p: float = 1.0
-    """Sample from the most likely tokens that together hold so much probability."""
-    min_p: float = 0.0
-    """Sample from tokens that are at least so likely, relative to the likeliest."""
-    repetition_penalty: float = 1.0
-    """Divides the logits of tokens that prompt or text hold if they are positive, multiplies them if negative."""
-    presence_penalty: float = 0.0
-    """Subtracted once from the logit of every token that the text holds; the prompt does not count."""
-    frequency_penalty: float = 0.0
-    """Subtracted for every time that the text holds a token; the prompt does not count."""
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    """Token ids and what is added to their logits, -100 to 100."""
-    bad_words: tuple[str | tuple[int, ...], ...] = ()
-    """What must not be written: texts, also behind a space, or sequences of token ids."""
-    json_schema: str | None = None
-    """A JSON schema that the text must meet, as a text or a mapping; needs llguidance."""
-    regex: str | None = None
-    """A regular expression that the whole text must match; needs llguidance."""
-    seed: int | None = None
-    """Same seed, same text; without one each request has its own."""
-    verify: Rule = "coupled"
-    """The rule for sampled guesses: `ratio`, `block`, or `coupled` (the same text on and off)."""
-    logprobs: bool = False
-    """Whether to record every token's log-probability under the model's own law, before all transforms."""
-    top_logprobs: int = 0
-    """How many of the likeliest alternatives to record too."""
+    max_new_tokens: int = _option(
+        128,
+        "Tokens to write at most.",
+        least=1,
+        elsewhere=dict.fromkeys(("max_tokens", "max_completion_tokens", "max_length", "n_predict"), ""),
+    )
+    min_new_tokens: int = _option(
+        0,
+        "No end token before so many tokens; a stop string still ends the text.",
+        least=0,
+        elsewhere={"min_tokens": ""},
+    )
+    stop: Texts = _option((), "String that ends the text before it.", str, many=True, elsewhere={"stop_strings": ""})
+    end_tokens: Ids = _option(
+        None,
+        "Token id that ends the text, instead of the model's own.",
+        int,
+        many=True,
+        least=0,
+        switch="end-token",
+        elsewhere={
+            "stop_token_ids": "end_tokens, which replaces the model's own",
+            "eos_token_id": "",
+            "ignore_eos": "end_tokens=()",
+        },
+    )
+    temperature: float = _option(
+        0.0,
+        "0 is greedy; above it tokens are sampled.",
+        least=0,
+        most=1e6,
+        elsewhere={"temp": "", "do_sample": "temperature (0 is greedy)"},
+    )
+    top_k: int = _option(0, "Sample from so many most likely tokens; 0: from all.", least=0, remark=" (0: all)")
+    top_p: float = _option(
+        1.0, "Sample from the most likely tokens that together hold so much probability.", least=0, above=True, most=1
+    )
+    min_p: float = _option(0.0, "Sample from tokens at least so likely, relative to the likeliest.", least=0, most=1)
+    repetition_penalty: float = _option(
+        1.0,
+        "Divides the logits of tokens in prompt or text if they are positive, multiplies them if negative; 1: off.",
+        least=0,
+        above=True,
+        elsewhere={"repeat_penalty": ""},
+    )
+    presence_penalty: float = _option(
+        0.0, "Subtracted once from the logit of every token in the text; the prompt does not count.", least=-2, most=2
+    )
+    frequency_penalty: float = _option(
+        0.0, "Subtracted for every time that the text holds a token; the prompt does not count.", least=-2, most=2
+    )
+    logit_bias: Biases = _option(
+        (),
+        "Added to the logit of a token id.",
+        float,
+        many=True,
+        least=-100,
+        most=100,
+        form="ID=BIAS",
+        elsewhere={"sequence_bias": ""},
+    )
+    bad_words: Words = _option(
+        (),
+        "Text that must not be written, also behind a space.",
+        str,
+        many=True,
+        switch="bad-word",
+        elsewhere={"bad_words_ids": ""},
+    )
+    json_schema: Schema = _option(
+        None,
+        "JSON schema that the text must meet; needs llguidance.",
+        Path,
+        elsewhere={"response_format": "", "guided_json": ""},
+    )
+    regex: str | None = _option(
+        None,
+        "Regular expression that the whole text must match; needs llguidance.",
+        str,
+        elsewhere={"guided_regex": ""},
+    )
+    seed: int | None = _option(None, "Same seed, same text; none: a fresh one, recorded.", int, least=0, most=2**64 - 1)
+    verify: Rule = _option(
+        "coupled",
+        "Rule for sampled guesses: ratio, block, or coupled (the same text on and off).",
+        choices=RULES,
+        remark=" (temperature 0 is greedy)",
+    )
+    logprobs: bool = _option(
+        False,
+        "Record every token's log-probability under the model's own law, before all transforms.",
+        remark=". How many alternatives is top_logprobs",
+    )
+    top_logprobs: int = _option(0, "Record so many of the likeliest alternatives too.", least=0, most=20)
 
     def __post_init__(self) -> None:
         settle = object.__setattr__
@@ -116,29 +173,21 @@ class Options:
                 settle(self, name, ())
         if isinstance(self.json_schema, Mapping):
             settle(self, "json_schema", json.dumps(self.json_schema))
-        for name in ("json_schema", "regex"):
-            if not isinstance(getattr(self, name), str | None):
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be a text.")
-        if not isinstance(self.logprobs, bool):
-            raise ConfigError(
-                f"logprobs is {self.logprobs!r}; it must be True or False. How many alternatives is top_logprobs."
-            )
         settle(self, "stop", (self.stop,) if isinstance(self.stop, str) else _texts("stop", self.stop))
         if self.end_tokens is not None:
             settle(self, "end_tokens", _ids("end_tokens", self.end_tokens))
         settle(self, "logit_bias", _biases(self.logit_bias))
         words = (self.bad_words,) if isinstance(self.bad_words, str) else _list("bad_words", self.bad_words)
         settle(self, "bad_words", tuple(w if isinstance(w, str) else _ids("bad_words", w) for w in words))
+        for name, about in OPTIONS.items():
+            value = getattr(self, name)
+            if not about.many and (value is not None or about.default is not None):
+                settle(self, name, about.check(name, value))
         texts = (*self.stop, *self.bad_words, self.json_schema, self.regex)
         if any("\ud800" <= c <= "\udfff" for text in texts if isinstance(text, str) for c in text):
             raise ConfigError("a text among the options holds half a character (a lone surrogate); give valid text.")
-        for name in _RANGES:
-            if name != "seed" or self.seed is not None:
-                settle(self, name, _in_range(name, getattr(self, name)))
         if 0 < self.temperature < 1e-6:
             raise ConfigError(f"temperature is {self.temperature!r}; it must be 0 (greedy) or at least 1e-06.")
-        if self.verify not in RULES:
-            raise ConfigError(f"verify is {self.verify!r}; choose one of {', '.join(RULES)} (temperature 0 is greedy).")
         if self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(
                 f"min_new_tokens is {self.min_new_tokens}; it must be at most max_new_tokens, {self.max_new_tokens}."
@@ -155,12 +204,8 @@ class Options:
         """Return `options`, or the defaults, with `changes`. Raises `ConfigError` for an unknown name."""
         if not isinstance(options, Options | None):
             raise ConfigError(f"options is {options!r}; give an Options, or the options by name.")
-        names = [one.name for one in dataclasses.fields(cls)]
-        if unknown := [name for name in changes if name not in names]:
-            hint = (
-                f"use {_ELSEWHERE[unknown[0]]}" if unknown[0] in _ELSEWHERE else f"the options are {', '.join(names)}"
-            )
-            raise ConfigError(f"there is no option {unknown[0]!r}; {hint}.")
+        if unknown := [name for name in changes if name not in OPTIONS]:
+            raise no_such("option", unknown[0], OPTIONS, NO_OPTIONS)
         return dataclasses.replace(options or cls(), **changes)
 
     @property
@@ -171,7 +216,7 @@ class Options:
     @property
     def same_text(self) -> bool:
         """Whether the text is the same, token for token, with any draft and with none."""
-        return self.rule not in DRAWING
+        return self.rule not in _DRAWING
 
     def describe(self) -> str:
         """Say in words what is not as by default; empty if everything is, or if it cannot matter to greedy text."""
@@ -201,19 +246,8 @@ class Options:
         return dataclasses.replace(self, seed=secrets.randbits(53))  # a number that JSON readers keep exactly
 
 
-def _in_range(name: str, value: Any) -> int | float:
-    """Return the value as a plain number, if it is one and in its range; numbers of NumPy are numbers too."""
-    low, high = _RANGES[name]
-    fractional = name in _FRACTIONS
-    above = name in _NOT_ZERO
-    known = isinstance(value, Real if fractional else Integral) and not isinstance(value, bool)
-    if known and low <= value <= high and not (above and value == low):
-        return float(value) if fractional else int(value)
-    what = "a number" if fractional else "a whole number"
-    least = f"above {low:g}" if above else f"at least {low:g}"
-    least += " (0: all)" if name == "top_k" else ""
-    most = "" if high == math.inf else f" and at most {high:g}" if high < 2**53 else " and below 2**64"
-    raise ConfigError(f"{name} is {value!r}; it must be {what}, {least}{most}.")
+OPTIONS: Mapping[str, About] = {one.name: one.metadata["about"] for one in dataclasses.fields(Options)}
+"""Every option by its name."""
 
 
 def _list(name: str, values: Any) -> tuple[Any, ...]:
@@ -246,10 +280,11 @@ def _biases(given: Any) -> tuple[tuple[int, float], ...]:
         biases = tuple((operator.index(token), float(bias)) for token, bias in pairs)
     except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"logit_bias is {given!r}; it must map token ids to numbers.") from None
+    low, high = OPTIONS["logit_bias"].least, OPTIONS["logit_bias"].most
     for token, bias in biases:
-        if token < 0 or not -100 <= bias <= 100:
+        if token < 0 or not low <= bias <= high:
             raise ConfigError(
-                f"logit_bias holds {token}: {bias:g}; ids are numbers from 0, a bias lies between -100 and 100."
+                f"logit_bias holds {token}: {bias:g}; ids are numbers from 0, a bias lies between {low:g} and {high:g}."
             )
     if len(dict(biases)) < len(biases):
         raise ConfigError("logit_bias names a token twice; give each once.")

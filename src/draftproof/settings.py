@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from draftproof.about import About, no_such
 from draftproof.errors import ConfigError, MissingExtraError
 
 MAX_K = 64
@@ -22,21 +23,77 @@ COMPILE = ("auto", "wait", "on", "off")
 NUMERICS = ("auto", "fixed", "fast")
 WEIGHTS = ("none", "int8", "int4")
 
-_CHOICES: Mapping[str, Sequence[str]] = {
-    "device": DEVICES,
-    "dtype": DTYPES,
-    "compile": COMPILE,
-    "numerics": NUMERICS,
-    "weights": WEIGHTS,
+
+def _either(choices: Sequence[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+
+
+SETTINGS: Mapping[str, About] = {
+    "k": About(
+        help="Guesses a round; 0 is plain decoding.",
+        kind=int,
+        default=5,
+        least=0,
+        most=MAX_K,
+        elsewhere=dict.fromkeys(
+            ("num_speculative_tokens", "num_assistant_tokens", "num_draft_tokens", "draft_max", "gamma"), ""
+        ),
+    ),
+    "device": About(help=f"{_either(DEVICES)}.", default="auto", choices=DEVICES, elsewhere={"device_map": ""}),
+    "dtype": About(help=f"{_either(DTYPES)}.", default="auto", choices=DTYPES, elsewhere={"torch_dtype": ""}),
+    "compile": About(
+        help="Compiled passes: auto (where they are faster), wait (for the compiler too), on, or off.",
+        default="auto",
+        choices=COMPILE,
+    ),
+    "numerics": About(
+        help="fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer.",
+        default="auto",
+        choices=NUMERICS,
+    ),
+    "weights": About(
+        help="int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted.",
+        choices=WEIGHTS,
+        elsewhere={
+            "quantization": "",
+            "quantization_config": "",
+            "load_in_8bit": "weights='int8'",
+            "load_in_4bit": "weights='int4'",
+        },
+    ),
+    "revision": About(help="Hub revision of the target."),
+    "adapter": About(
+        help="Folder or hub name of a LoRA adapter to merge into the target (needs peft); none: not the folder's own."
+    ),
+    "trust_remote_code": About(
+        help="Run code that a model's files bring along; read it first.", kind=bool, default=False
+    ),
+    "draft_device": About(help="Device of the draft, if not the target's.", choices=DEVICES),
+    "draft_dtype": About(help="Number format of the draft, if not as the target's.", choices=DTYPES),
+    "draft_weights": About(help="The same for the draft, if not as the target's; none: as stored.", choices=WEIGHTS),
+    "draft_window": About(help="Use only so much of the draft's window.", kind=int, least=1),
+    "draft_context": About(
+        help=f"Last tokens of a prompt that the draft reads; default {DRAFT_CONTEXT}, or {DRAFT_CONTEXT_PER_TOKEN} for "
+        "each new token if more.",
+        kind=int,
+        least=1,
+    ),
+    "draft_revision": About(help="Hub revision of the draft."),
+    "draft_adapter": About(help="The same for the draft."),
 }
+"""Every setting by its name; the command line turns the names in messages into its switches."""
+NO_SETTINGS = {
+    "model": "target",
+    "assistant_model": "draft",
+    "draft_model": "draft",
+    "model_draft": "draft",
+    "speculative_model": "draft",
+    "max_model_len": "max_new_tokens of a request",
+    "assistant_tokenizer": "draft_tokenizer",
+}
+"""What is no setting here, though others have it among theirs, and what to use."""
 _EXTRAS = {"adapters": ("peft",), "gguf": ("gguf", "accelerate"), "quantised": ("torchao",), "grammar": ("llguidance",)}
 """Optional packages by the extra that brings them."""
-_OF_THE_DRAFT = (
-    *("draft_device", "draft_dtype", "draft_weights", "draft_window", "draft_context"),
-    *("draft_revision", "draft_adapter"),
-)
-NAMES = ("k", *_CHOICES, "revision", "adapter", "trust_remote_code", *_OF_THE_DRAFT)
-"""What a setting is called in messages; the command line turns these into its switches."""
 
 
 def check_settings(**given: Any) -> None:
@@ -46,48 +103,24 @@ def check_settings(**given: Any) -> None:
     """
     for name, value in given.items():
         kind = name.rpartition("_")[2]
-        if value is None:
+        about = SETTINGS.get(name) or SETTINGS.get(kind)
+        if value is None or about is None:
             continue
         if kind == "k":
             check_k(value)
-        elif kind in ("window", "context"):
-            check_number(name, value)
-        elif kind in _CHOICES:
-            known, _, index = value.partition(":") if kind == "device" and isinstance(value, str) else (value, "", "")
-            if known not in _CHOICES[kind] or (_ and (known == "auto" or not index.isdecimal())):
-                raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(_CHOICES[kind])}.")
+        elif kind == "device" and isinstance(value, str) and ":" in value:
+            known, _, index = value.partition(":")
+            about.check(name, known if known != "auto" and index.isdecimal() else value)
+        elif about.choices or about.kind is int:
+            about.check(name, value)
         if kind == "weights" and value in ("int8", "int4"):
             require_extra("quantised", f"{name}={value!r}")
-
-
-_ELSEWHERE = {
-    "num_speculative_tokens": "k",
-    "num_assistant_tokens": "k",
-    "num_draft_tokens": "k",
-    "draft_max": "k",
-    "gamma": "k",
-    "model": "target",
-    "assistant_model": "draft",
-    "draft_model": "draft",
-    "speculative_model": "draft",
-    "torch_dtype": "dtype",
-    "device_map": "device",
-    "quantization": "weights",
-    "quantization_config": "weights",
-    "load_in_8bit": "weights='int8'",
-    "load_in_4bit": "weights='int4'",
-    "max_model_len": "max_new_tokens of a request",
-    "assistant_tokenizer": "draft_tokenizer",
-}
-"""What a setting is called here that others call otherwise."""
 
 
 def refuse_unknown(names: Iterable[str]) -> None:
     """Raise `ConfigError` for a setting that there is none of, with what it is called here."""
     for name in names:
-        hint = f"use {_ELSEWHERE[name]}" if name in _ELSEWHERE else f"the settings are {', '.join(NAMES)}"
-        own = "" if name in _ELSEWHERE else "; options of a request are given to generate"
-        raise ConfigError(f"there is no setting {name!r}; {hint}{own}.")
+        raise no_such("setting", name, SETTINGS, NO_SETTINGS, "; options of a request are given to generate")
 
 
 def check_k(k: int, name: str = "k", least: int = 0) -> int:
@@ -97,12 +130,6 @@ def check_k(k: int, name: str = "k", least: int = 0) -> int:
         always = "; plain decoding is always measured" if least else ""
         raise ConfigError(f"{name} is {k!r}; it must be a whole number between {lowest} and {MAX_K}{always}.")
     return k
-
-
-def check_number(name: str, value: int, least: int = 1) -> None:
-    """Raise `ConfigError` for what is not a whole number, or below `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} is {value!r}; it must be a whole number, at least {least}.")
 
 
 def check_draft_is_named(draft: object, **of_the_draft: object) -> None:

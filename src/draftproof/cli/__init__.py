@@ -9,6 +9,7 @@ import typer
 
 from draftproof import __version__
 from draftproof.cli import bench, certify, demo, drafts, one_pass, precondition, report, run
+from draftproof.cli.options import Parsing
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,14 +26,17 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-app.command()(demo.demo)
-app.command()(run.run)
-app.command()(one_pass.one_pass)
-app.command()(precondition.precondition)
-app.command()(bench.bench)
-app.command()(drafts.drafts)
-app.command()(certify.certify)
-app.command()(report.report)
+for command in (
+    demo.demo,
+    run.run,
+    one_pass.one_pass,
+    precondition.precondition,
+    bench.bench,
+    drafts.drafts,
+    certify.certify,
+    report.report,
+):
+    app.command(cls=Parsing)(command)
 
 
 def main() -> None:

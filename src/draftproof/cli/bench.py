@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import read_options, with_options
+from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.options import Options
 from draftproof.reading import STANDARD, read_text
@@ -28,6 +28,7 @@ ENGINES = ("draftproof", "hf-assisted")
 
 
 @with_options(max_new_tokens=64, seed=0)
+@with_settings("weights", "draft_weights", "adapter", "draft_adapter", "compile", "numerics")
 def bench(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
@@ -39,21 +40,13 @@ def bench(
     limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
     engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
-    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
-    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
-    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
-    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[
         Path | None,
         typer.Option(
             "--json", help="File for everything measured (- is standard output); an unfinished one is resumed."
         ),
     ] = None,
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Measure speculation at several k and on several kinds of text, against plain decoding, interleaved."""
@@ -66,20 +59,18 @@ def bench(
             raise ConfigError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}.")
         if engine != "draftproof" and wanted != Options(max_new_tokens=wanted.max_new_tokens, seed=wanted.seed):
             raise ConfigError(f"--engine {engine} is compared greedily, without other options; leave them out.")
-        how: dict[str, Any] = {"k": at, "device": device, "dtype": dtype, "numerics": numerics, "weights": weights}
-        how |= {"draft_weights": draft_weights, "compile": compile, "trust_remote_code": trust_remote_code}
-        how |= {"adapter": adapter, "draft_adapter": draft_adapter}
+        how = {"k": at, **settings}
         shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         workloads = _workloads(workload, only, limit)
         asked: dict[str, Any] = {"target": target, "draft": draft, "ks": sweep, "k": at, "options": wanted}
-        asked |= {"repeats": repeats, "workloads": workloads, "engine": engine, "numerics": numerics}
+        asked |= {"repeats": repeats, "workloads": workloads, "engine": engine, "numerics": settings["numerics"]}
         old = _unfinished(json_file, asked)
         speculator = shell.load(
             progress,
             target,
             draft,
-            **{**how, "compile": "wait" if compile == "auto" else compile},
+            **{**how, "compile": "wait" if settings["compile"] == "auto" else settings["compile"]},
             keep_weights=engine != "draftproof",  # other engines run the models through transformers
         )
         assert speculator.draft is not None

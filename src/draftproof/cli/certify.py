@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import read_options, with_options
+from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError
 from draftproof.options import RULES, Options, Rule
 from draftproof.settings import check_k, check_settings
@@ -30,6 +30,7 @@ K, SAMPLES = 3, 500
 
 
 @with_options(**USUAL, verify=None, without=("logprobs", "top_logprobs"))
+@with_settings("draft_dtype", "weights", "draft_weights", "adapter", "draft_adapter", "compile", "numerics")
 def certify(
     *,
     target: Annotated[str | None, typer.Option(help="Your target, to be sampled too; without one: the walk.")] = None,
@@ -38,17 +39,8 @@ def certify(
     prompt: Annotated[str, typer.Option(help="What every sample continues.")] = PROMPT,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
     samples: Annotated[int, typer.Option(help="Texts on each side.")] = SAMPLES,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
-    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
-    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
-    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
-    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
-    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Prove that sampled text follows the target's law: walk every outcome of small models, then sample your pair.
@@ -67,9 +59,7 @@ def certify(
             raise ConfigError("options of the samples were given, and no pair to sample; add --target and --draft.")
         shell.check_counts(samples=samples)
         check_k(k, least=1)
-        how: dict[str, Any] = {"k": k, "device": device, "dtype": dtype, "numerics": numerics, "compile": compile}
-        how |= {"weights": weights, "draft_weights": draft_weights, "draft_dtype": draft_dtype}
-        how |= {"trust_remote_code": trust_remote_code, "adapter": adapter, "draft_adapter": draft_adapter}
+        how = {"k": k, **settings}
         if target is None:
             check_settings(**how)
         else:
@@ -85,12 +75,7 @@ def certify(
         interrupted: list[str] = []
         notes: tuple[str, ...] = ()
         if target is not None:
-            speculator = shell.load(
-                progress,
-                target,
-                draft,
-                **how,
-            )
+            speculator = shell.load(progress, target, draft, **how)
             ids = speculator.encode(prompt, chat=chat)
             with shell.interruptible(lambda: None) as interrupted:
                 for rule in rules:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import read_options, with_options
+from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError
 from draftproof.settings import check_k
 
 
 @with_options(max_new_tokens=64, seed=0)
+@with_settings("weights", "draft_weights", "adapter", "compile", "numerics")
 def drafts(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
@@ -22,15 +23,8 @@ def drafts(
     workload: Annotated[str, typer.Option(help="Name of a built-in workload, or a file of JSON lines.")] = "prose",
     limit: Annotated[int | None, typer.Option(help="Prompts at most.")] = None,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
-    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
-    numerics: Annotated[str, typer.Option(help=shell.NUMERICS_HELP)] = "auto",
-    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Compare drafts: how often right, how cheap, how fast at one k and each at its own best k."""
@@ -38,19 +32,18 @@ def drafts(
         wanted = read_options(options)
         shell.check_counts(repeats=repeats)
         check_k(k, least=1)
-        how: dict[str, Any] = {"device": device, "dtype": dtype, "compile": compile}
-        how |= {"trust_remote_code": trust_remote_code}
+        how = {name: settings[name] for name in ("device", "dtype", "compile", "trust_remote_code")}
+        weights, numerics = settings["weights"], settings["numerics"]
         if len(set(draft)) < len(draft):
             raise ConfigError("a draft is named twice; name each once.")
         for one in draft:
-            own: dict[str, Any] = {"weights": weights, "draft_weights": draft_weights, "adapter": adapter}
-            shell.check_models(target, one, **how, numerics=numerics, **own)
+            shell.check_models(target, one, **settings)
         shell.check_json(json_file)
         from draftproof.bench.workloads import read_workloads
 
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
-        loaded = shell.load_model(progress, target, weights=weights, adapter=adapter, **how)
+        loaded = shell.load_model(progress, target, weights=weights, adapter=settings["adapter"], **how)
         from draftproof.bench import drafts as compare
         from draftproof.report import bench_summary, summary, tables
         from draftproof.results import DraftsResult, read_machine
@@ -59,23 +52,23 @@ def drafts(
         pairs, failed = compare.pair_up(
             loaded,
             draft,
-            lambda name: shell.load_model(progress, name, weights=draft_weights or weights, **how),
+            lambda name: shell.load_model(progress, name, weights=settings["draft_weights"] or weights, **how),
             k,
             numerics,
         )
         notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
-        settings: dict[str, Any] = {"options": wanted, "repeats": repeats, "numerics": numerics}
+        measured_with: dict[str, Any] = {"options": wanted, "repeats": repeats, "numerics": numerics}
         with progress.status("timing passes") as status:
             curve, pass_s = compare.time_models(loaded, pairs)
             status.update(f"writing with every draft at k = {k}")
-            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **settings)
+            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **measured_with)
             measured = summary.cost_curve(curve)
             facts = [compare.facts(name, pair, cells, measured, pass_s[name]) for name, pair in pairs.items()]
             best = {f.draft: f.best_k for f in facts if f.best_k}
             best_cells = []
             if best:
                 status.update("writing with every draft at its own best k")
-                best_cells = compare.measure_at(loaded, pairs, best, chosen, **settings)
+                best_cells = compare.measure_at(loaded, pairs, best, chosen, **measured_with)
         result = DraftsResult(
             machine=read_machine(),
             target=target,

@@ -5,65 +5,81 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from draftproof.about import About, names_elsewhere
 from draftproof.errors import ConfigError
-from draftproof.options import Options
+from draftproof.options import NO_OPTIONS, OPTIONS, Options
 from draftproof.reading import read_text
-from draftproof.settings import NAMES as SETTINGS
-from draftproof.settings import require_extra
+from draftproof.settings import NO_SETTINGS, SETTINGS, require_extra
 
-_PANEL = "Options of the request"
-_SWITCHES: dict[str, tuple[str, Any, str]] = {
-    "max_new_tokens": ("--max-new-tokens", int, "Tokens to write at most."),
-    "min_new_tokens": ("--min-new-tokens", int, "No end token before so many; a stop string still ends the text."),
-    "stop": ("--stop", list[str] | None, "String that ends the text; may be given again."),
-    "end_tokens": ("--end-token", list[int] | None, "Token id that ends the text, instead of the model's own."),
-    "ignore_end": ("--ignore-end", bool, "Let no token end the text: it is as long as asked for."),
-    "temperature": ("--temperature", float, "0 is greedy; above it tokens are sampled."),
-    "top_k": ("--top-k", int, "Sample from so many most likely tokens; 0: from all."),
-    "top_p": ("--top-p", float, "Sample from the most likely tokens that hold so much probability."),
-    "min_p": ("--min-p", float, "Sample from tokens at least so likely, relative to the likeliest."),
-    "repetition_penalty": ("--repetition-penalty", float, "Makes tokens of prompt and text less likely; 1: off."),
-    "presence_penalty": ("--presence-penalty", float, "Subtracted from the logit of every token in the text."),
-    "frequency_penalty": ("--frequency-penalty", float, "Subtracted for every time that the text holds a token."),
-    "logit_bias": ("--logit-bias", list[str] | None, "ID=BIAS: added to a token's logit; may be given again."),
-    "bad_words": ("--bad-word", list[str] | None, "Text that must not be written; may be given again."),
-    "json_schema": ("--json-schema", Path | None, "File with a JSON schema that the text must meet."),
-    "regex": ("--regex", str | None, "Regular expression that the whole text must match."),
-    "seed": ("--seed", int | None, "Same seed, same text; none: a fresh one, recorded."),
-    "verify": ("--verify", str, "Rule for sampled guesses: ratio, block, or coupled (same text on and off)."),
-    "logprobs": ("--logprobs", bool, "Record every token's log-probability (model's own law) for --json."),
-    "top_logprobs": ("--top-logprobs", int, "As --logprobs, with so many of the likeliest alternatives."),
+_NO_END = About(help="Let no token end the text: it is as long as asked for.", kind=bool, default=False)
+_OFFERED: Mapping[str, About] = {**OPTIONS, "ignore_end": _NO_END}
+
+_ELSEWHERE = {
+    **names_elsewhere(OPTIONS, NO_OPTIONS),
+    **names_elsewhere(SETTINGS, NO_SETTINGS),
+    "ignore_eos": "ignore_end",
+    "num_return_sequences": "n",
 }
-
-
+"""What others call it, and what it is called here; an option of the command line may stand for several of Python's."""
 Command = Callable[..., None]
+
+
+class Parsing(TyperCommand):
+    """A command that knows what its switches are called elsewhere."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # whose class is private: typer brings its own
+            given = getattr(error, "option_name", None) or ""
+            use = _ELSEWHERE.get(given.lstrip("-").replace("-", "_"), "")
+            use = _switch(use) if use.isidentifier() else in_switches(use)
+            if any(use.startswith(switch) for parameter in self.params for switch in parameter.opts):
+                ctx.fail(f"there is no option {given}; use {use}.")
+            raise
 
 
 def with_options(*, without: Sequence[str] = (), **defaults: Any) -> Callable[[Command], Command]:
     """Give a command the request's options, with other defaults where named; it gets them raw, in its `options`."""
-    offered = {name: about for name, about in _SWITCHES.items() if name not in without}
+    offered = {name: about for name, about in _OFFERED.items() if name not in without}
+    return _taking("options", offered, defaults, "Options of the request")
+
+
+def with_settings(*more: str) -> Callable[[Command], Command]:
+    """Give a command those settings that every model has, and `more`; it gets them in its `settings`."""
+    wanted = {"device", "dtype", "trust_remote_code", *more}
+    return _taking("settings", {name: about for name, about in SETTINGS.items() if name in wanted}, {})
+
+
+def _taking(
+    into: str, offered: Mapping[str, About], defaults: Mapping[str, Any], panel: str | None = None
+) -> Callable[[Command], Command]:
+    """Give a command switches for what is offered; it gets the values together, in its parameter `into`."""
 
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         own = inspect.signature(command).parameters.values()
-        parameters = [p.replace(annotation=hints[p.name]) for p in own if p.name != "options"]
-        for name, (switch, kind, text) in offered.items():
-            default = defaults.get(name, getattr(Options(), name, False) if kind in (int, float, bool, str) else None)
-            about = typer.Option(switch, help=text, rich_help_panel=_PANEL)
-            shown: Any = Annotated[kind, about]
+        parameters = [p.replace(annotation=hints[p.name]) for p in own if p.name != into]
+        for name, about in offered.items():
+            default = None if about.many else defaults.get(name, about.default)
+            kind: Any = str if about.form else about.kind
+            kind = list[kind] if about.many else kind
+            text = f"{about.help.removesuffix('.')}; may be given again." if about.many else about.help
+            shown = typer.Option(_switch(name), help=text, metavar=about.form or None, rich_help_panel=panel)
+            annotation: Any = Annotated[kind if default is not None else kind | None, shown]
             parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             )
 
         @functools.wraps(command)
         def wrapper(**given: Any) -> None:
-            command(options={name: given.pop(name) for name in offered}, **given)
+            command(**{into: {name: given.pop(name) for name in offered}}, **given)
 
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -127,11 +143,12 @@ def _advised(found: re.Match[str]) -> str:
 
 
 def _switch(name: str) -> str:
-    return _SWITCHES[name][0] if name in _SWITCHES else f"--{name.replace('_', '-')}"
+    known = _OFFERED.get(name)
+    return f"--{known.switch if known and known.switch else name.replace('_', '-')}"
 
 
-_OPTIONS = "|".join(sorted(_SWITCHES, key=len, reverse=True))
-_NAMES = "|".join(sorted({*_SWITCHES, *SETTINGS, "n", "limit", "at", "cut", "compare_dtype"}, key=len, reverse=True))
+_OPTIONS = "|".join(sorted(_OFFERED, key=len, reverse=True))
+_NAMES = "|".join(sorted({*_OFFERED, *SETTINGS, "n", "limit", "at", "cut", "compare_dtype"}, key=len, reverse=True))
 _TWO_WORDS = "|".join(name for name in _NAMES.split("|") if "_" in name)
 _ADVICE = rf"(?:^|(?<=[\s(]))(?:(?P<name>{_NAMES})=(?P<value>'[^']*'|\w+)|(?:{_TWO_WORDS})\b(?!=))"
 

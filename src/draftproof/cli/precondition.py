@@ -8,41 +8,38 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.options import with_settings
 from draftproof.errors import ConfigError
 
 DEFAULT_SIZES = "1,2,3,4,5,6,8,10,12,16,24,32"
 
 
+@with_settings("weights", "draft_weights", "adapter", "draft_adapter", "compile")
 def precondition(
+    *,
     model: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the target.")],
     draft: Annotated[str | None, typer.Option(help="The same for a draft: adds its pass time, and c.")] = None,
     context: Annotated[int, typer.Option(help="Tokens in the cache before each timed pass.")] = 128,
     sizes: Annotated[str, typer.Option(help="Numbers of new tokens, with commas.")] = DEFAULT_SIZES,
     sweeps: Annotated[int, typer.Option(help="Times each size is measured.")] = 9,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
-    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
-    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
-    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
     compare_dtype: Annotated[str | None, typer.Option(help="Measure the target in this format too.")] = None,
-    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
+    settings: dict[str, Any],
 ) -> None:
     """Time one target pass over 1, 2, … 32 new tokens: if they cost about the same, speculation can pay here."""
     with shell.errors_in_one_line() as progress:
         wanted = _sizes(sizes)
         shell.check_counts(sweeps=sweeps, context=context)
-        how: dict[str, Any] = {"device": device, "compile": compile, "trust_remote_code": trust_remote_code}
-        settings: dict[str, Any] = {"dtype": dtype, "weights": weights, "draft_weights": draft_weights}
-        settings |= {"adapter": adapter, "draft_adapter": draft_adapter}
-        shell.check_models(model, draft, **how, **settings)
+        how = {name: settings[name] for name in ("device", "compile", "trust_remote_code")}
+        dtype, weights, adapter = (settings[name] for name in ("dtype", "weights", "adapter"))
+        shell.check_models(model, draft, **settings)
         shell.check_models(model, compare_dtype=compare_dtype)
         shell.check_json(json_file)
         jobs = [("target", model, dtype, weights, adapter, wanted)]
         jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, adapter, wanted)]
-        jobs += [] if draft is None else [("draft", draft, dtype, draft_weights or weights, draft_adapter, [1, 2])]
+        if draft is not None:
+            of_the_draft = settings["draft_weights"] or weights, settings["draft_adapter"]
+            jobs.append(("draft", draft, dtype, *of_the_draft, [1, 2]))
         loaded = [
             (role, shell.load_model(progress, name, dtype=one, weights=bits, adapter=change, **how), ns)
             for role, name, one, bits, change, ns in jobs

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import doubt_escapes, read_options, with_options
+from draftproof.cli.options import doubt_escapes, read_options, with_options, with_settings
 from draftproof.cli.prompts import CHAT_HELP, MESSAGES_HELP, read_messages, read_prompt, render
 from draftproof.reading import STANDARD
+from draftproof.settings import SETTINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 
 @with_options()
+@with_settings(*SETTINGS)
 def run(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[str | None, typer.Option(help="The same for the small model that guesses; none: plain.")] = None,
-    k: Annotated[int, typer.Option(help="Guesses a round; 0 is plain decoding.")] = 5,
     prompt: Annotated[str | None, typer.Option(help="The prompt; without one it is read from standard input.")] = None,
     prompt_file: Annotated[
         Path | None, typer.Option(help="File with the prompt (one final newline is dropped).")
@@ -36,28 +37,6 @@ def run(
     chat: Annotated[bool, typer.Option("--chat", help=CHAT_HELP)] = False,
     messages_file: Annotated[Path | None, typer.Argument(metavar="[MESSAGES]", help=MESSAGES_HELP)] = None,
     n: Annotated[int, typer.Option(help="Texts to write, each from its own stream of chance.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    weights: Annotated[str | None, typer.Option(help=shell.WEIGHTS_HELP)] = None,
-    draft_weights: Annotated[str | None, typer.Option(help=shell.DRAFT_WEIGHTS_HELP)] = None,
-    adapter: Annotated[str | None, typer.Option(help=shell.ADAPTER_HELP)] = None,
-    draft_adapter: Annotated[str | None, typer.Option(help=shell.DRAFT_ADAPTER_HELP)] = None,
-    compile: Annotated[str, typer.Option(help=shell.COMPILE_HELP)] = "auto",
-    numerics: Annotated[
-        str, typer.Option(help="fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer.")
-    ] = "auto",
-    draft_device: Annotated[str | None, typer.Option(help="Device of the draft, if not the target's.")] = None,
-    draft_dtype: Annotated[str | None, typer.Option(help="Number format of the draft, if not as --dtype.")] = None,
-    draft_window: Annotated[int | None, typer.Option(help="Use only so much of the draft's window.")] = None,
-    draft_context: Annotated[
-        int | None,
-        typer.Option(
-            help="Last tokens of a prompt that the draft reads; default 512, or 16 for each new token if more."
-        ),
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="Hub revision of the target.")] = None,
-    draft_revision: Annotated[str | None, typer.Option(help="Hub revision of the draft.")] = None,
-    trust_remote_code: shell.TrustRemoteCode = False,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     text_file: Annotated[
         Path | None, typer.Option("--text", help="File for the text alone (- is standard output, and nothing else).")
@@ -65,6 +44,7 @@ def run(
     check: Annotated[bool, typer.Option(help="Write the text plainly too, compare, and time both.")] = True,
     repeats: Annotated[int, typer.Option(help="Interleaved pairs of runs behind the speedup.")] = 1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say where everything ran, and why.")] = False,
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
     """Write a text speculatively, prove that it is plain decoding's, and print the ledger."""
@@ -73,26 +53,20 @@ def run(
         shell.check_counts(repeats=repeats, n=n)
         talk = read_messages(chat, messages_file, prompt, prompt_file)
         text = "" if talk else read_prompt(prompt, prompt_file)
-        how: dict[str, Any] = {"k": k, "device": device, "dtype": dtype, "weights": weights, "compile": compile}
-        how |= {"numerics": numerics, "revision": revision, "draft_revision": draft_revision}
-        how |= {"draft_device": draft_device, "draft_dtype": draft_dtype, "draft_window": draft_window}
-        how |= {"draft_weights": draft_weights, "trust_remote_code": trust_remote_code}
-        how |= {"adapter": adapter, "draft_adapter": draft_adapter}
-        how |= {"draft_context": draft_context}
-        shell.check_models(target, draft, **how)
+        shell.check_models(target, draft, **settings)
         shell.check_outputs(json_file, text_file, n)
         from draftproof.results import Recipe
 
-        speculator = shell.load(progress, target, draft, **how)
+        speculator = shell.load(progress, target, draft, **settings)
         recipe = Recipe(
             target=target,
             draft=draft,
-            k=k,
+            k=settings["k"],
             prompt=render(speculator.target.tokenizer, talk) if talk else text,
             chat=chat,
             options=wanted,
             n=n,
-            check=check and draft is not None and k > 0,
+            check=check and draft is not None and settings["k"] > 0,
             repeats=repeats,
             target_placement=speculator.target.placement,
             draft_placement=None if speculator.draft is None else speculator.draft.placement,

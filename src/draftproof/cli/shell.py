@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import typer
 
@@ -16,7 +16,6 @@ from draftproof.cli.options import in_switches
 from draftproof.errors import ConfigError, DivergenceError, DraftproofError
 from draftproof.files.adapter import check_here
 from draftproof.files.find import find
-from draftproof.options import DRAWING
 from draftproof.reading import STANDARD
 from draftproof.settings import check_draft_is_named, check_settings
 
@@ -156,16 +155,7 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
         yield lambda: shown.advance(task)
 
 
-WEIGHTS_HELP = "int8 or int4: quantise the target (needs torchao); it then is the model whose text is wanted."
-DRAFT_WEIGHTS_HELP = "The same for the draft, if not as --weights; none: as stored."
-ADAPTER_HELP = "Folder or hub name of a LoRA adapter to merge into the target (needs peft); none: not the folder's own."
-DRAFT_ADAPTER_HELP = "The same for the draft."
-NUMERICS_HELP = "fixed (the same bits on and off), fast, or auto: fixed in 16 bits and fewer."
 JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
-TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that a model's files bring along; read it first.")
-]
-COMPILE_HELP = "Compiled passes: auto (where they are faster), wait (for the compiler too), on, or off."
 
 
 def load_model(progress: Console, name: str, *, compile: str = "off", **options: Any) -> Loaded:
@@ -235,10 +225,11 @@ def conclude(out: Console, speculator: Speculator, pairs: Sequence[Pair], compar
     from draftproof.bench.race import first_divergence
     from draftproof.decode.divergence import describe
     from draftproof.report import terminal
+    from draftproof.verify import JUDGES
 
     found = first_divergence(pairs)
     rule = pairs[0].speculative.verify
-    if rule in DRAWING:
+    if JUDGES[rule].draws:
         out.print(
             f"texts: not compared, as plain decoding draws another one under the {rule} rule (draftproof certify is "
             "about its law); speeds are for a token",

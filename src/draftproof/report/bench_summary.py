@@ -151,7 +151,7 @@ def peer_rows(result: BenchResult) -> list[PeerRow]:
     return rows
 
 
-CANNOT_TELL = "cannot tell: no k is surely faster or surely slower here; write more tokens or give more --repeats"
+CANNOT_TELL = "cannot tell: no k is surely faster or surely slower here; write more tokens, or repeat them more often"
 
 
 def recommend(rows: Sequence[BenchRow]) -> str:
@@ -272,7 +272,7 @@ def drafts_verdict(result: DraftsResult) -> str:
     if not sure:
         if known and len(known) == len(rows) and all(found.high < 1 for _, found in known):
             return "does not pay: every draft is slower than plain decoding on this text here; use none (k = 0)"
-        return "cannot tell: no draft is surely faster than plain decoding here; more tokens or --repeats may tell"
+        return "cannot tell: no draft is surely faster than plain decoding here; more tokens or repeats may tell"
     names = drafts_of(result)
     best, speed = max(sure, key=lambda pair: pair[1].value)
     righter = [(r, found) for r, found in known if r.draft != best.draft and (r.agreement or 0) > (best.agreement or 0)]

@@ -74,9 +74,12 @@ def certificate(result: CertifyResult) -> list[str]:
     tested = [t for t in result.tests if t.visible is not None]
     if odd := _odd(result):
         named = ", ".join(f"{t.rule}, {t.of}: p = {t.p_value:.2g}" for t in odd)
-        return [*sentences, f"your pair: plain and speculative DIFFER ({named}); try another --seed, then report it"]
+        return [*sentences, f"your pair: plain and speculative DIFFER ({named}); try another seed, then report it"]
     if not tested:
-        return [*sentences, "your pair: all began alike, so nothing was tested; raise --temperature, change --prompt"]
+        return [
+            *sentences,
+            "your pair: all began alike, so nothing was tested; raise the temperature, or change the prompt",
+        ]
     widest = max(t.visible or 0.0 for t in tested)
     return [
         *sentences,

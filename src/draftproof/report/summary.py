@@ -58,11 +58,11 @@ def precondition_verdict(times: PassTimes) -> str:
             f"so speculation can pay up to k = {n - 1} in {dtype}"
         )
     if len(curve.tokens) < 2:
-        return "only one size was measured; give several --sizes to see what more tokens cost"
+        return "only one size was measured; measure several to see what more tokens cost"
     n = next((n for n in curve.tokens if n >= 4), curve.tokens[-1])
     (usual_k, usual), (cheap_k, cheap_gain) = (_promise(curve, c) for c in (0.3, 0.05))
     word = "can pay with the right draft" if usual >= WORTH_IT else "can hardly pay"
-    advice = "; bfloat16 may be better, try --compare-dtype bfloat16" if dtype == "float32" else ""
+    advice = "; bfloat16 may be better: compare it" if dtype == "float32" else ""
     return (
         f"{n} tokens cost {curve.ratio(n):.2f} × one: speculation {word} in {dtype} here. "
         f"A draft that is right four times in five would make {usual:.2f} × at c = 0.3 (k = {usual_k}), "

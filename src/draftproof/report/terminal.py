@@ -96,7 +96,7 @@ def endings(generation: Generation) -> list[str]:
     known = [one.logprob for one in generation.logprobs or () if one.logprob is not None]
     if known:
         mean = sum(known) / len(known)
-        lines.append(f"log-probability: {mean:.3f} nats a token (mean); every token's is in the --json file")
+        lines.append(f"log-probability: {mean:.3f} nats a token (mean); every token's is in the result's file")
     return lines
 
 
@@ -105,7 +105,7 @@ def verdict(speedup: Interval | None, *, identical: bool) -> Text:
     if not identical:
         return Text("speed: the texts differ, so there is no speedup to speak of", style="bold red")
     if speedup is None:
-        return Text("speed: too few rounds to tell; write more tokens, or give --repeats", style="bold")
+        return Text("speed: too few rounds to tell; write more tokens, or repeat it", style="bold")
     span = f"{speedup.value:.2f} × plain (95 % interval {speedup.low:.2f} – {speedup.high:.2f})"
     if speedup.low > 1:
         return Text(f"speedup: {span}: faster", style="bold green")
