@@ -81,7 +81,7 @@ def test_a_timed_pass_reads_exactly_its_tokens(model):
     session = speculator._target_session
     seen = []
     run = session.runner.run
-    session.runner.run = lambda tokens, start, last: seen.append((len(tokens), start)) or run(tokens, start, last)
+    session.runner.run = lambda spans: seen.extend((len(span.tokens), span.start) for span in spans) or run(spans)
     time_passes([Subject(session, list(range(100)), (1, 5))], HandSetClock(), context=30, sweeps=3)
     assert seen[0] == (30, 0)
     assert sorted(set(seen[1:])) == [(1, 30), (5, 30)]

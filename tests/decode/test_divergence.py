@@ -12,7 +12,7 @@ from draftproof.decode.divergence import attribute, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models import cache as cache_module
-from draftproof.models.runner import TransformersRunner
+from draftproof.models import runner as runner_module
 from draftproof.testing import HandSetClock, Scripted, TableSession, noisy, random_model
 from draftproof.verify.matching import Matching
 
@@ -67,10 +67,8 @@ def test_a_tie_that_the_shape_of_a_pass_turns_is_called_numeric():
 def test_blocks_that_differ_by_more_than_rounding_are_a_bug_even_without_a_draft(model, monkeypatch):
     """Every row of a block sees the whole block: scoring without a draft flips as well, and is no excuse."""
     speculator = Speculator(model, noisy(model, 0.3), k=4)
-    right = TransformersRunner._mask
-    monkeypatch.setattr(
-        TransformersRunner, "_mask", lambda self, positions, end, window: right(self, positions, end, window) | True
-    )
+    right = runner_module.causal
+    monkeypatch.setattr(runner_module, "causal", lambda slots, seen, window: right(slots, seen, window) | True)
     plain, speculative = (speculator.generate(PROMPT, max_new_tokens=60, k=k) for k in (0, 4))
     found = speculator.attribute(PROMPT, speculative, plain)
     assert found.kind == "bug"
@@ -85,13 +83,13 @@ def plant_stale_entry(monkeypatch):
     right = cache_module._Layer.update
 
     def update(self, key_states, value_states, *args, **kwargs):
-        start = self.span.start
+        start = self.standing.start
         stale = start < getattr(self, "written", 0) and key_states.shape[2] > 1
         kept = [x[:, :, start].clone() for x in (self.keys, self.values)] if stale else None
         out = right(self, key_states, value_states, *args, **kwargs)
         if stale:
             self.keys[:, :, start], self.values[:, :, start] = kept
-        self.written = self.span.end
+        self.written = self.standing.end
         return out
 
     monkeypatch.setattr(cache_module._Layer, "update", update)

@@ -12,6 +12,7 @@ from draftproof.models import load as load_module
 from draftproof.models import runner as runner_module
 from draftproof.models.runner import TransformersRunner
 from draftproof.models.session import ModelSession, agrees, sample_of
+from draftproof.models.span import Span
 from draftproof.testing import noisy, random_model
 from tests.architectures import CONFIGS, build
 
@@ -50,7 +51,7 @@ def test_padding_and_stale_entries_filled_with_huge_numbers_never_change_a_bit(n
     session.reset(80)
     rows = [session.read(IDS[:20])]
     for end in range(25, 61, 5):
-        for layer in session.runner.cache.layers:
+        for layer in session.cache.layers:
             layer.keys[:, :, end - 5 :] = 1e30
             layer.values[:, :, end - 5 :] = -1e30
         rows.append(session.read(IDS[:end], last=5))
@@ -194,7 +195,7 @@ def test_a_replayed_pass_is_the_pass(name, traced):
     plain = ModelSession(model)
     wanted = plain.read(IDS[:36], last=17)
     assert (torch.cat(rows) - wanted).abs().max() < 1e-4 * wanted.abs().max()
-    assert len(session.runner._captured) == 3  # 20 tokens, 1 and 4
+    assert len(session.cache.captured) == 3  # 20 tokens, 1 and 4
 
 
 @pytest.mark.parametrize("shape", [None, 5])
@@ -217,7 +218,7 @@ def test_graphs_of_a_cache_of_another_length_are_given_up(traced):
         session.reset(reserve)
         session.read(IDS[:20])
         session.read(IDS[:21])
-        assert len({key[1] for key in session.runner._captured}) == 1
+        assert len({key[1] for key in session.cache.captured}) == 1
 
 
 def test_a_model_that_cannot_be_captured_is_told(monkeypatch):
@@ -234,12 +235,12 @@ def test_a_model_that_cannot_be_captured_is_told(monkeypatch):
 @torch.inference_mode()
 def test_guesses_are_fetched_once(model):
     runner = TransformersRunner(model)
-    runner.reset(60)
-    written, logits = runner.write(PROMPT, 0, 4)
-    other = TransformersRunner(model)
+    cache, other = runner.cache(), runner.cache()
+    cache.reserve(60)
+    written, logits = runner.write(cache, PROMPT, 0, 4)
     text = list(PROMPT)
     for token, logit in zip(written, logits, strict=True):
-        row = other.run(text, 0, 1)[0]
+        row = runner.run([Span(other, text, 0)])[0].logits[0]
         assert int(row.argmax()) == token
         assert float(row.max()) == pytest.approx(logit, abs=1e-3)
         text.append(token)

@@ -25,7 +25,7 @@ def count_tokens(session):
     """Record how many tokens each forward pass of the session reads."""
     seen = []
     run = session.runner.run
-    session.runner.run = lambda tokens, start, last: seen.append(len(tokens)) or run(tokens, start, last)
+    session.runner.run = lambda spans: seen.extend(len(span.tokens) for span in spans) or run(spans)
     return seen
 
 
@@ -55,7 +55,7 @@ def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
             def spoil(sequence, last=1, session=session, read=read):
                 if poisoned:
                     stay = common_prefix(session.held, sequence)
-                    for layer in session.runner.cache.layers:
+                    for layer in session.cache.layers:
                         if layer.is_initialized:
                             layer.keys[:, :, stay:] = 1e30
                             layer.values[:, :, stay:] = -1e30
@@ -80,8 +80,8 @@ def test_a_cache_that_grows_keeps_its_bits(model, monkeypatch):
     ids = [(7 * i) % 300 for i in range(100)]
     for end in range(10, 100, 9):
         assert torch.equal(small.read(ids[:end]), large.read(ids[:end]))
-    assert large.runner.cache.layers[0].keys.shape[2] == 208
-    assert small.runner.cache.layers[0].keys.shape[2] < 208
+    assert large.cache.layers[0].keys.shape[2] == 208
+    assert small.cache.layers[0].keys.shape[2] < 208
 
 
 def test_proposals_are_those_of_a_draft_without_a_cache(model):
@@ -174,12 +174,12 @@ def test_a_limit_is_not_an_allocation_and_a_large_cache_is_given_back(monkeypatc
     session = speculator._target_session
     session.reset(1_000_000)
     session.read([1] * 10)
-    assert session.runner.cache.layers[0].keys.shape[2] <= 1024
+    assert session.cache.layers[0].keys.shape[2] <= 1024
     session.read([1] * 5000)
-    assert session.runner.cache.layers[0].keys.shape[2] >= 5000
+    assert session.cache.layers[0].keys.shape[2] >= 5000
     session.reset(20)
     session.read([1] * 10)
-    assert session.runner.cache.layers[0].keys.shape[2] <= 1024
+    assert session.cache.layers[0].keys.shape[2] <= 1024
 
 
 def test_two_threads_may_use_one_speculator(model):

@@ -15,8 +15,8 @@ def reads(session):
     """Record how many tokens each forward pass of the session reads."""
     seen = []
     run, write = session.runner.run, session.runner.write
-    session.runner.run = lambda tokens, start, last: seen.append(len(tokens)) or run(tokens, start, last)
-    session.runner.write = lambda tokens, *args: seen.append(len(tokens)) or write(tokens, *args)
+    session.runner.run = lambda spans: seen.extend(len(span.tokens) for span in spans) or run(spans)
+    session.runner.write = lambda cache, tokens, *args: seen.append(len(tokens)) or write(cache, tokens, *args)
     return seen
 
 

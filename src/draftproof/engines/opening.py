@@ -17,6 +17,7 @@ from draftproof.models.given import unwrap
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
 from draftproof.models.runner import TransformersRunner
 from draftproof.models.session import ModelSession, is_quantised
+from draftproof.models.span import Span
 from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
 from draftproof.propose import PROPOSERS
@@ -153,9 +154,10 @@ def _why_not_fixed(model: PreTrainedModel, k: int) -> str | None:
     shape = _shape(model, k)
     runner = TransformersRunner(model, shape)
     tokens = [(11 + 7 * i) % runner.width for i in range(shape)]
-    runner.reset(shape)
-    together = runner.run(tokens, 0, shape)
-    if all(torch.equal(runner.run([token], i, 1)[0], together[i]) for i, token in enumerate(tokens)):
+    cache = runner.cache()
+    cache.reserve(shape)
+    together = runner.run([Span(cache, tokens, 0, shape)])[0].logits
+    if all(torch.equal(runner.run([Span(cache, [t], i)])[0].logits[0], together[i]) for i, t in enumerate(tokens)):
         return None
     return f"rows of a pass over {shape} tokens depend on each other here, for {family} in {_name(model.dtype)}"
 
@@ -164,11 +166,12 @@ def _why_not_fixed(model: PreTrainedModel, k: int) -> str | None:
 def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 2) -> float:
     """Seconds of a padded pass over one token / seconds of a bare one, in turns; told, and nothing hangs on it."""
     runners = [TransformersRunner(model), TransformersRunner(model, shape)]
+    spans = [Span(runner.cache(), [0], 0) for runner in runners]
     seconds: list[list[float]] = [[], []]
     for _ in range(repeats + 1):
-        for runner, times in zip(runners, seconds, strict=True):
+        for runner, span, times in zip(runners, spans, seconds, strict=True):
             started = time.perf_counter()
-            float(runner.run([0], 0, 1)[0, 0])  # the value, so that an accelerator has to be done
+            float(runner.run([span])[0].logits[0, 0])  # the value, so that an accelerator has to be done
             times.append(time.perf_counter() - started)
     bare, padded = (median(times[1:]) for times in seconds)
     return padded / bare

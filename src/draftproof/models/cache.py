@@ -6,10 +6,13 @@ its own last position, so entries of rejected guesses are overwritten or never s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from draftproof.models.graph import Graph
 
 BLOCK = 256
 """The cache grows by multiples of this many positions."""
@@ -18,17 +21,17 @@ AHEAD = 4096
 
 
 @dataclass(slots=True)
-class _Span:
-    """The positions `start` up to `end` (exclusive) that the running pass writes, shared by all layers."""
+class _Standing:
+    """The slots `start` up to `end` (exclusive) that the running pass writes, shared by all layers."""
 
     start: int = 0
     end: int = 0
     seen: int = 0
-    """Positions that the pass is handed; the mask hides those behind its own."""
+    """Slots that the pass is handed; the mask hides those behind its own."""
     reserved: int = 0
     whole: bool = False
     index: torch.Tensor | None = None
-    """The positions as a tensor, where a pass is captured and will be replayed at other positions."""
+    """The slots as a tensor, where a pass is captured and will be replayed at other slots."""
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
@@ -36,9 +39,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     is_sliding = False  # every position is kept; a sliding window is a matter of the mask
 
-    def __init__(self, span: _Span) -> None:
+    def __init__(self, standing: _Standing) -> None:
         super().__init__()
-        self.span = span
+        self.standing = standing
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.keys = key_states.new_zeros((*key_states.shape[:2], 0, key_states.shape[3]))
@@ -48,28 +51,28 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the new states at the span's positions; return all states up to its end."""
+        """Write the new states to the pass's slots; return all states up to its end."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        start, end, seen = self.span.start, self.span.end, self.span.seen
+        start, end, seen = self.standing.start, self.standing.end, self.standing.seen
         assert self.keys is not None and self.values is not None
         if self.keys.shape[2] < seen:
-            wanted = max(seen, min(self.span.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
+            wanted = max(seen, min(self.standing.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
             capacity = _rounded(wanted)
             self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
-        if self.span.index is None:
+        if self.standing.index is None:
             self.keys[:, :, start:end] = key_states
             self.values[:, :, start:end] = value_states
         else:
-            self.keys.index_copy_(2, self.span.index, key_states)
-            self.values.index_copy_(2, self.span.index, value_states)
+            self.keys.index_copy_(2, self.standing.index, key_states)
+            self.values.index_copy_(2, self.standing.index, value_states)
         return self.keys[:, :, :seen], self.values[:, :, :seen]
 
     def get_seq_length(self) -> int:
-        return self.span.start
+        return self.standing.start
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.span.seen, 0
+        return self.standing.seen, 0
 
     def get_max_length(self) -> int:
         return -1
@@ -88,29 +91,80 @@ def _grown(states: torch.Tensor, capacity: int) -> torch.Tensor:
 
 
 class PositionCache(Cache):  # type: ignore[misc]
-    """A transformers cache whose passes are placed by `place`; layers appear as the model asks for them."""
+    """A transformers cache whose passes are placed by `place`; layers appear as the model asks for them.
 
-    def __init__(self) -> None:
-        self.span = _Span()
-        super().__init__(layer_class_to_replicate=lambda: _Layer(self.span))
+    Passes may write `room` slots behind the text. With `whole`, every pass is handed all the room that is reserved, so
+    that its shape does not depend on where it stands.
+    """
+
+    def __init__(self, room: int = 0, *, whole: bool = False) -> None:
+        self.standing = _Standing(whole=whole)
+        self.captured: dict[tuple[int, ...], Graph] = {}
+        """Passes over this cache that were captured, by their shape and where the states lie in memory."""
+        self._room = room
+        super().__init__(layer_class_to_replicate=lambda: _Layer(self.standing))
 
     def place(self, start: int, end: int) -> int:
-        """Say that the next pass stands at positions `start` up to `end`; return how many positions it is handed."""
-        self.span.start, self.span.end = start, end
-        self.span.seen = max(end, _rounded(self.span.reserved)) if self.span.whole else end
-        return self.span.seen
+        """Say that the next pass writes the slots `start` up to `end`; return how many slots it is handed."""
+        self.standing.start, self.standing.end = start, end
+        self.standing.seen = max(end, _rounded(self.standing.reserved)) if self.standing.whole else end
+        return self.standing.seen
 
     def address(self) -> tuple[int, ...]:
         """Where the states lie in memory; nothing before the first pass."""
         return tuple(layer.keys.data_ptr() for layer in self.layers if layer.is_initialized)
 
-    def reserve(self, positions: int, *, whole: bool = False) -> None:
-        """Expect a text of this many positions: room for it is made in one allocation, and far more is given back.
-
-        With `whole`, every pass is handed all of that room, so that its shape does not depend on where it stands.
-        """
-        self.span.reserved, self.span.whole = positions, whole
+    def reserve(self, positions: int) -> None:
+        """Expect a text of this many tokens: room for it is made in one allocation, and far more is given back."""
+        self.standing.reserved = positions + self._room
         for layer in self.layers:
-            if layer.is_initialized and layer.keys.shape[2] > 4 * max(positions, AHEAD):
-                layer.is_initialized = False
-                layer.keys = layer.values = None
+            if layer.is_initialized and layer.keys.shape[2] > 4 * max(self.standing.reserved, AHEAD):
+                kept = _rounded(self.standing.reserved)
+                layer.keys, layer.values = layer.keys[:, :, :kept].clone(), layer.values[:, :, :kept].clone()
+
+
+class _StackedLayer(CacheLayerMixin):  # type: ignore[misc]
+    """One layer of several caches, side by side."""
+
+    is_sliding = False
+
+    def __init__(self, caches: Sequence[PositionCache], index: int) -> None:
+        super().__init__()
+        self.caches, self.index = caches, index
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write each row of the new states into its cache, padding left out; return copies of all, stacked."""
+        longest = self.get_seq_length()
+        stacked = tuple(new.new_zeros((*new.shape[:2], longest, new.shape[3])) for new in (key_states, value_states))
+        for row, cache in enumerate(self.caches):
+            count, end = cache.standing.end - cache.standing.start, cache.standing.end
+            own = cache.update(key_states[row, None, :, :count], value_states[row, None, :, :count], self.index)
+            for into, states in zip(stacked, own, strict=True):
+                into[row, :, :end] = states[0, :, :end]
+        return stacked[0], stacked[1]
+
+    def get_seq_length(self) -> int:
+        return max(cache.standing.end for cache in self.caches)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length(), 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length
+
+
+class StackedCache(Cache):  # type: ignore[misc]
+    """What one pass over several requests is handed: their caches, each placed, as rows of one.
+
+    Keys and values stay with their request, so a pass copies them: it reads the weights once, and every text twice.
+    """
+
+    def __init__(self, caches: Sequence[PositionCache]) -> None:
+        super().__init__(layer_class_to_replicate=lambda: _StackedLayer(caches, len(self.layers)))

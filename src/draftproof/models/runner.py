@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from draftproof.models.cache import PositionCache
+from draftproof.errors import ConfigError
+from draftproof.models.cache import PositionCache, StackedCache
 from draftproof.models.graph import Graph
-from draftproof.models.native.cache import NativeCache
-from draftproof.models.native.decoder import NativeDecoder
-from draftproof.models.windows import attention_windows
+from draftproof.models.masks import causal, stacked
+from draftproof.models.span import Cache, Rows, Span, refuse_shared
+from draftproof.models.windows import attention_windows, masks_by_length
 from draftproof.settings import MAX_K
 
 LONGEST_GRAPH = MAX_K + 1
@@ -21,23 +24,23 @@ LONGEST_GRAPH = MAX_K + 1
 
 
 class Runner(Protocol):
-    """Passes of one model over one cache that is addressed by position."""
+    """Passes of one model, over caches that are addressed by position."""
 
     @property
     def width(self) -> int:
         """Number of logits in a row."""
         ...
 
-    def reset(self, reserve: int) -> None:
-        """Expect a text of about `reserve` tokens; what the cache holds counts as stale."""
+    def cache(self) -> Cache:
+        """Return a new cache, for one request."""
         ...
 
-    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
-        """Run one pass over `tokens` at positions `start`…; return the final `last` rows of logits, `[last, width]`."""
+    def run(self, spans: Sequence[Span]) -> list[Rows]:
+        """Run one pass over all spans, each on a cache of its own; return the rows of each."""
         ...
 
     def write(
-        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+        self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
     ) -> tuple[list[int], list[float]]:
         """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, reading all but the last.
 
@@ -47,31 +50,14 @@ class Runner(Protocol):
         ...
 
 
-class NativeRunner:
-    """Compiled passes on the CPU. A row's bits never depend on the shape of its pass."""
-
-    def __init__(self, decoder: NativeDecoder) -> None:
-        self._cache = NativeCache(decoder)
-        self.width = decoder.width
-
-    def reset(self, reserve: int) -> None:
-        self._cache.reserve(reserve)
-
-    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
-        return self._cache.read(tokens, start, last)
-
-    def write(
-        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
-    ) -> tuple[list[int], list[float]]:
-        return self._cache.write(tokens, start, count, ends)
-
-
 class TransformersRunner:
     """Passes through a transformers model.
 
     With `shape`, every pass of that many tokens or fewer is padded to it, and sees a cache of one length for the whole
-    request: then a row's bits do not depend on what stands beside it. Longer passes, which read a prompt, are as they
-    are: they are the same whatever is guessed later. With `graphs`, on a CUDA device, each shape of a short pass is
+    request: then a row's bits do not depend on what stands beside it, and so several spans are read one by one. Longer
+    passes, which read a prompt, are as they are: they are the same whatever is guessed later. Without `shape`, several
+    spans are rows of one pass (one by one where a model finds its place by the cache's length), and their logits are
+    those of each alone but for rounding. With `graphs`, on a CUDA device, each shape of a short pass over one chain is
     captured once and replayed, so that nothing but the kernels takes time.
     """
 
@@ -85,29 +71,32 @@ class TransformersRunner:
         self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
         self.attention_windows = attention_windows(config)
         self._additive = config._attn_implementation == "eager"
+        self._one_by_one = shape is not None or masks_by_length(model)
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
-        self.cache = PositionCache()
-        self._captured: dict[tuple[int, ...], Graph] = {}
 
     @property
     def width(self) -> int:
         return self._width
 
-    def reset(self, reserve: int) -> None:
+    def cache(self) -> PositionCache:
         room = LONGEST_GRAPH if self.graphs else self.shape or 0
-        self.cache.reserve(reserve + room, whole=self.graphs or self.shape is not None)
+        return PositionCache(room, whole=self.graphs or self.shape is not None)
 
-    def run(self, tokens: Sequence[int], start: int, last: int) -> torch.Tensor:
-        return self._rows(torch.tensor([list(tokens)], device=self.model.device), start, last)
+    def run(self, spans: Sequence[Span]) -> list[Rows]:
+        refuse_shared(spans)
+        if self._one_by_one or len(spans) == 1:
+            return [self._alone(span) for span in spans]
+        return self._together(spans)
 
     def write(
-        self, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+        self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
     ) -> tuple[list[int], list[float]]:
+        own = _own(cache)
         ids = torch.tensor([list(tokens)], device=self.model.device)
         written, logits = [], []
         for _ in range(count):  # nothing is fetched from the device before the last
-            best, token = self._rows(ids, start, 1)[0].max(dim=-1)
+            best, token = self._chain(own, ids, start, 1)[0].max(dim=-1)
             start += ids.shape[1]
             ids = token.view(1, 1)
             written.append(token)
@@ -116,69 +105,125 @@ class TransformersRunner:
                 break
         return torch.stack(written).tolist(), torch.stack(logits).tolist()
 
-    def _rows(self, ids: torch.Tensor, start: int, last: int) -> torch.Tensor:
+    def _alone(self, span: Span) -> Rows:
+        if span.positions is not None or span.parents is not None or span.states:
+            return self._together([span])[0]
+        ids = torch.tensor([list(span.tokens)], device=self.model.device)
+        return Rows(self._chain(_own(span.cache), ids, span.start, span.last))
+
+    def _chain(self, cache: PositionCache, ids: Tensor, start: int, last: int) -> Tensor:
+        """Return the final `last` rows of a pass over `ids` `[1, n]` at positions `start`…"""
         n = ids.shape[1]
-        padded = n if self.shape is None or n > self.shape else self.shape
+        padded = self._padded(n)
         if padded > n:
-            ids = torch.nn.functional.pad(ids, (0, padded - n))
+            ids = pad(ids, (0, padded - n))
         slots = torch.arange(start, start + padded, device=ids.device)
         positions = slots.clamp(max=start + n - 1)  # padding may lie beyond the last position that the model knows
-        seen = self.cache.place(start, start + padded)
+        seen = cache.place(start, start + padded)
         if self.graphs and padded <= LONGEST_GRAPH:
-            return self._replayed(ids, slots, positions, seen)[n - last : n]
+            return self._replayed(cache, ids, slots, positions, seen)[n - last : n]
         if padded == self.shape:
-            return self._pass(ids, slots, positions, seen, padded)[n - last : n]
-        return self._pass(ids, slots, positions, seen, last)
+            return self._plain(cache, ids, slots, positions, seen, padded)[n - last : n]
+        keep = max(last, 1)  # to a model, 0 means all
+        return self._plain(cache, ids, slots, positions, seen, keep)[keep - last :]
 
-    def _pass(
-        self, ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, seen: int, keep: int
-    ) -> torch.Tensor:
+    def _padded(self, n: int) -> int:
+        return n if self.shape is None or n > self.shape else self.shape
+
+    def _together(self, spans: Sequence[Span]) -> list[Rows]:
+        """One pass over all spans, of any kind: each a row, padded to the longest at its right."""
+        counts = [len(span.tokens) for span in spans]
+        caches = [_own(span.cache) for span in spans]
+        device, n = self.model.device, self._padded(max(counts))
+        ids = torch.tensor([[*span.tokens] + [0] * (n - count) for span, count in zip(spans, counts, strict=True)])
+        places = [[*span.placed()] for span in spans]
+        positions = torch.tensor([place + place[-1:] * (n - len(place)) for place in places])
+        if len(spans) == 1:
+            seen = caches[0].place(spans[0].start, spans[0].start + n)
+        else:
+            for cache, span in zip(caches, spans, strict=True):
+                cache.place(span.start, span.end)
+            seen = max(span.end for span in spans)
+        masks = self._masks(lambda window: stacked(spans, n, seen, window, device)[:, None])
+        behind = min(count - span.last for count, span in zip(counts, spans, strict=True))
+        keep = n if n == self.shape else max(n - behind, 1)
+        logits, states = self._pass(
+            StackedCache(caches) if len(caches) > 1 else caches[0],
+            ids.to(device),
+            positions.to(device),
+            masks,
+            keep,
+            states=any(span.states for span in spans),
+        )
+        found = []
+        for row, (span, count) in enumerate(zip(spans, counts, strict=True)):
+            end = count - n + logits.shape[1]  # rows of logits are the pass's last ones
+            own = states[row, :count] if states is not None and span.states else None
+            found.append(Rows(logits[row, end - span.last : end], own))
+        return found
+
+    def _plain(
+        self, cache: PositionCache, ids: Tensor, slots: Tensor, positions: Tensor, seen: int, keep: int
+    ) -> Tensor:
         """Return the final `keep` rows of a pass over `ids` `[1, n]`, written to `slots` `[n]` of the cache.
 
         The model is told that they stand at `positions` `[n]`, which are the slots but for padding.
         """
-        kwargs: dict[str, Any] = {self._cache_name: self.cache, "use_cache": True}
+        masks = self._masks(lambda window: causal(slots, seen, window)[None, None])
+        return self._pass(cache, ids, positions[None], masks, keep)[0][0]
+
+    def _pass(
+        self,
+        cache: PositionCache | StackedCache,
+        ids: Tensor,
+        positions: Tensor,
+        masks: Tensor | dict[str, Tensor],
+        keep: int,
+        *,
+        states: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the final `keep` rows of logits of all rows of `ids`, and the final hidden states if wanted."""
+        kwargs: dict[str, Any] = {self._cache_name: cache, "use_cache": True, "output_hidden_states": states}
         if self._keep_name:
             kwargs[self._keep_name] = keep
-        output = self.model(
-            input_ids=ids, position_ids=positions[None], attention_mask=self._masks(slots, seen), **kwargs
-        )
-        rows: torch.Tensor = output.logits[0, -keep:]
-        return rows
+        output = self.model(input_ids=ids, position_ids=positions, attention_mask=masks, **kwargs)
+        return output.logits[:, -keep:], output.hidden_states[-1] if states else None
 
-    def _replayed(self, ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor, seen: int) -> torch.Tensor:
-        """The same as `_pass` for all rows, from a graph; the first pass of each shape captures it."""
-        self.cache.span.index = slots
+    def _replayed(self, cache: PositionCache, ids: Tensor, slots: Tensor, positions: Tensor, seen: int) -> Tensor:
+        """The same as `_plain` for all rows, from a graph; the first pass of each shape captures it."""
+        cache.standing.index = slots
         try:
-            key = (ids.shape[1], seen, *self.cache.address())
-            if key not in self._captured:
-                if any(seen != other[1] for other in self._captured):
-                    self._captured.clear()  # of another request, whose cache had another length
-                rows = self._pass(ids, slots, positions, seen, ids.shape[1])  # allocates what a graph may not
-                key = (ids.shape[1], seen, *self.cache.address())
+            key = (ids.shape[1], seen, *cache.address())
+            if key not in cache.captured:
+                if any(seen != other[1] for other in cache.captured):
+                    cache.captured.clear()  # of another request, whose text had another length
+                rows = self._plain(cache, ids, slots, positions, seen, ids.shape[1])  # allocates what a graph may not
+                key = (ids.shape[1], seen, *cache.address())
 
-                def again(ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-                    self.cache.span.index = slots
-                    return self._pass(ids, slots, positions, seen, ids.shape[1])
+                def again(ids: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+                    cache.standing.index = slots
+                    return self._plain(cache, ids, slots, positions, seen, ids.shape[1])
 
-                self._captured[key] = Graph(again, ids, slots, positions)
+                cache.captured[key] = Graph(again, ids, slots, positions)
                 return rows
-            return self._captured[key](ids, slots, positions)
+            return cache.captured[key](ids, slots, positions)
         finally:
-            self.cache.span.index = None
+            cache.standing.index = None
 
-    def _masks(self, slots: torch.Tensor, seen: int) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The attention mask `[1, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
-        masks = {kind: self._mask(slots, seen, window) for kind, window in self.attention_windows.items()}
+    def _masks(self, visible: Callable[[int | None], Tensor]) -> Tensor | dict[str, Tensor]:
+        """The attention mask `[spans, 1, queries, keys]`, or one for each kind of layer where a model mixes them."""
+        masks = {kind: self._formed(visible(window)) for kind, window in self.attention_windows.items()}
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
-    def _mask(self, slots: torch.Tensor, seen: int, window: int | None) -> torch.Tensor:
-        keys = torch.arange(seen, device=slots.device)
-        visible = keys <= slots[:, None]
-        if window is not None:
-            visible &= keys > slots[:, None] - window
-        if self._additive:
-            dtype = self.model.dtype
-            zero = torch.zeros((), dtype=dtype, device=slots.device)
-            return torch.where(visible, zero, torch.finfo(dtype).min)[None, None]
-        return visible[None, None]
+    def _formed(self, visible: Tensor) -> Tensor:
+        if not self._additive:
+            return visible
+        dtype = self.model.dtype
+        zero = torch.zeros((), dtype=dtype, device=visible.device)
+        return torch.where(visible, zero, torch.finfo(dtype).min)
+
+
+def _own(cache: Cache) -> PositionCache:
+    if not isinstance(cache, PositionCache):
+        raise ConfigError("a span's cache has to be one that this runner made.")
+    return cache

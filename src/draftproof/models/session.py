@@ -12,7 +12,9 @@ from transformers import PreTrainedModel
 
 from draftproof.errors import CacheError, ConfigError, first_line
 from draftproof.models.native.decoder import NativeDecoder
-from draftproof.models.runner import NativeRunner, Runner, TransformersRunner
+from draftproof.models.native.runner import NativeRunner
+from draftproof.models.runner import Runner, TransformersRunner
+from draftproof.models.span import Span
 from draftproof.models.support import refuse_unsupported
 from draftproof.models.windows import attention_windows, window_of
 
@@ -80,6 +82,7 @@ class ModelSession:
             self.runner: Runner = NativeRunner(decoder)
         else:
             self.runner = TransformersRunner(model, shape, graphs=graphs)
+        self.cache = self.runner.cache()
         self.passes = 0
         """Forward passes since the session was made."""
         self._lock = threading.Lock()
@@ -108,7 +111,7 @@ class ModelSession:
     def reset(self, reserve: int = 0) -> None:
         with self._lock:
             self.held = []
-            self.runner.reset(min(reserve, self._window or reserve))
+            self.cache.reserve(min(reserve, self._window or reserve))
 
     def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
         assert 0 < last <= len(sequence)
@@ -122,11 +125,12 @@ class ModelSession:
             left = len(sequence) - start
             end = len(sequence) if left <= max(CHUNK, last) else start + min(CHUNK, left - last)
             del self.held[start:]  # should the pass be interrupted, nothing half-written counts as read
-            logits = self.runner.run(sequence[start:end], start, last if end == len(sequence) else 1)
+            wanted = last if end == len(sequence) else 0
+            (rows,) = self.runner.run([Span(self.cache, sequence[start:end], start, wanted)])
             self.passes += 1
             self.held.extend(sequence[start:end])
             if end == len(sequence):
-                return logits
+                return rows.logits
             start = end
 
     def _refuse_beyond(self, length: int) -> None:
@@ -142,7 +146,7 @@ class ModelSession:
                 self._read(sequence[:-1], 1)
                 start = len(sequence) - 1
             del self.held[start:]
-            tokens, logits = self.runner.write(sequence[start:], start, count, ends)
+            tokens, logits = self.runner.write(self.cache, sequence[start:], start, count, ends)
             self.passes += len(tokens)
             self.held.extend([*sequence[start:], *tokens[:-1]])
             return tokens, logits

@@ -95,11 +95,28 @@ class NativeDecoder:
         if consume:
             model.to("meta")
         self.kv_shape = (len(layers), 2, kv_heads, head_dim)
+        self._tables: list[tuple[Tensor, Tensor]] = []
 
     @property
     def held_bytes(self) -> int:
         """Bytes of memory that the packed weights take, the table of embeddings included."""
         return sum(tensor.numel() * tensor.itemsize for tensor in self._kept)
+
+    def angles(self, positions: int) -> tuple[native.Angles, list[tuple[Tensor, Tensor]]]:
+        """Return tables of this many positions or more, and what has to be held as long as they are read.
+
+        All caches share them. They are made anew when a text outgrows them, while other threads may read the old ones.
+        """
+        tables = self._tables
+        if not tables or len(tables[0][0]) < positions:
+            wanted = max(positions, 2 * len(tables[0][0]) if tables else 256)
+            slots = torch.arange(-(-wanted // LANES) * LANES, dtype=torch.float32)  # whole vectors, whatever comes last
+            turns = [(slots[:, None] * frequencies, scaling) for frequencies, scaling in self.ropes]
+            self._tables = tables = [(turn.cos() * scaling, turn.sin() * scaling) for turn, scaling in turns]
+        found = native.Angles()
+        for i, (cos, sin) in enumerate(tables):
+            found.cos[i], found.sin[i] = cos.data_ptr(), sin.data_ptr()
+        return found, tables
 
     def _layer(self, layer: Any, into: native.Layer, gemma: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp

@@ -1,8 +1,8 @@
 // One pass of a decoder-only transformer on the CPU, for the few rows that decoding needs.
 //
 // Every output is summed in one order that depends on nothing but its own row: not on how many rows a pass has, nor on
-// what stands in them, nor on the number of threads, nor on how far the cache reaches. So a token's logits have the same
-// bits in a pass over one token and in a pass over nine.
+// what stands in them, nor whose they are, nor on the number of threads, nor on how far the cache reaches. So a token's
+// logits have the same bits in a pass over one token, in one over nine, and in one that it shares with other requests.
 //
 // Weights lie in panels of 16 output rows: [panel][step][16 rows][4 bytes], one step being 4 bytes of a row's inputs (one
 // float32, two bfloat16 or four int8), so that a pass reads them front to back, once, 64 bytes at a time. The caches have
@@ -106,11 +106,23 @@ struct Model {
   Matrix head, embedding;
 };
 
-struct Place {  // where one request stands
-  void* cache;
-  int64_t capacity;     // positions, a multiple of 16
+struct Angles {  // what turns queries and keys: one table for all layers, or one a kind
   const float* cos[2];  // [position][rotated / 2]
   const float* sin[2];
+};
+
+struct Place {  // one request's keys and values
+  void* cache;
+  int64_t capacity;  // slots, a multiple of 16
+};
+
+struct Span {  // what a pass reads for one request
+  Place at;
+  const int32_t* tokens;
+  const int32_t* positions;  // null: the slots
+  const int32_t* parents;    // null: a chain
+  float* states;             // [count][hidden], or null: not wanted
+  int32_t count, start, last;  // tokens, the slot of the first, and how many of the last rows want logits
 };
 }
 
@@ -344,9 +356,35 @@ void rotate(float* x, int rotated, const float* cos, const float* sin) {
   }
 }
 
+struct Row {  // of a pass: one token
+  int span, token, slot, position;
+};
+struct Item {  // of attention's work: query rows `first` up to `first + count` of one span, whose tokens begin at row `base`
+  int span, base, first, count;
+};
+
 struct Work {
   std::vector<float> x, add, qkv, logits;
   Inputs hidden, queries, attended, inner;
+  std::vector<Row> rows;
+  std::vector<Item> items;
+  std::vector<int> wanted;  // rows whose logits are
+
+  void plan(const Model& m, const Span* spans, int n_spans) {
+    rows.clear(), items.clear(), wanted.clear();
+    for (int s = 0; s < n_spans; s++)
+      for (int t = 0; t < spans[s].count; t++) {
+        const int slot = spans[s].start + t;
+        if (t >= spans[s].count - spans[s].last) wanted.push_back(int(rows.size()));
+        rows.push_back({s, spans[s].tokens[t], slot, spans[s].positions ? spans[s].positions[t] : slot});
+      }
+    const int group = m.heads / m.kv_heads;
+    const int spread = int(rows.size()) * m.heads / std::max(1, 2 * omp_get_num_threads());
+    for (int s = 0, base = 0; s < n_spans; base += spans[s++].count) {
+      const int all = spans[s].count * group, block = std::min({MAX_ROWS, all, std::max(4, spread)});
+      for (int first = 0; first < all; first += block) items.push_back({s, base, first, std::min(block, all - first)});
+    }
+  }
 };
 
 struct Heads {  // one layer's keys and values of one head
@@ -358,43 +396,52 @@ Heads heads_of(const Model& m, const Place& at, int layer, int head) {
   return {base + head * one, base + (m.kv_heads + head) * one};
 }
 
-void remember(const Model& m, const Place& at, int layer, int head, int position, const float* key, const float* value) {
+void remember(const Model& m, const Place& at, int layer, int head, int slot, const float* key, const float* value) {
   Heads to = heads_of(m, at, layer, head);
   const int d = m.head_dim;
   if (m.cache_kind == FLOAT32) {
     float *k = reinterpret_cast<float*>(to.keys), *v = reinterpret_cast<float*>(to.values);
-    for (int i = 0; i < d; i++) k[(size_t(position / LANES) * d + i) * LANES + position % LANES] = key[i];
-    for (int i = 0; i < d; i++) v[(size_t(i / LANES) * at.capacity + position) * LANES + i % LANES] = value[i];
+    for (int i = 0; i < d; i++) k[(size_t(slot / LANES) * d + i) * LANES + slot % LANES] = key[i];
+    for (int i = 0; i < d; i++) v[(size_t(i / LANES) * at.capacity + slot) * LANES + i % LANES] = value[i];
   } else {
     uint16_t *k = reinterpret_cast<uint16_t*>(to.keys), *v = reinterpret_cast<uint16_t*>(to.values);
     for (int i = 0; i < d; i++)
-      k[((size_t(position / LANES) * (d / 2) + i / 2) * LANES + position % LANES) * 2 + i % 2] = to_bfloat16(key[i]);
+      k[((size_t(slot / LANES) * (d / 2) + i / 2) * LANES + slot % LANES) * 2 + i % 2] = to_bfloat16(key[i]);
     for (int i = 0; i < d; i++)
-      v[((size_t(i / LANES) * (at.capacity / 2) + position / 2) * LANES + i % LANES) * 2 + position % 2] =
+      v[((size_t(i / LANES) * (at.capacity / 2) + slot / 2) * LANES + i % LANES) * 2 + slot % 2] =
           to_bfloat16(value[i]);
   }
 }
 
-// Query rows `first` up to `first + count` of one key head; row r is head `r % group` of the pass's token `r / group`.
-void attend(const Model& m, const Place& at, int layer, int head, int start, int first, int count, Work& work) {
+// The first slot that a token of a span sees: a window counts positions, which are the slots before the span.
+int lowest(const Span& span, int token, int window) {
+  if (!window) return 0;
+  const int from = (span.positions ? span.positions[token] : span.start + token) - window + 1;
+  if (from <= span.start || !span.positions) return std::max(0, from);
+  while (token && span.positions[token - 1] >= from) token--;
+  return span.start + token;
+}
+
+// One item of work for one key head; query row r is head `r % group` of the span's token `r / group`.
+void attend(const Model& m, const Span& of, const Item& item, int layer, int head, Work& work) {
   const int group = m.heads / m.kv_heads, d = m.head_dim, kind = m.cache_kind, window = m.layer[layer].window;
-  const int per_step = 4 / bytes_of(kind);
-  const Heads past = heads_of(m, at, layer, head);
-  auto position = [&](int r) { return start + (first + r) / group; };
-  auto lowest = [&](int r) { return window ? std::max(0, position(r) - window + 1) : 0; };
-  const int low = lowest(0) / LANES, high = position(count - 1) / LANES + 1, span = (high - low) * LANES;
+  const int per_step = 4 / bytes_of(kind), first = item.first, count = item.count;
+  const Heads past = heads_of(m, of.at, layer, head);
+  auto token = [&](int r) { return (first + r) / group; };
+  auto slot = [&](int r) { return of.start + token(r); };
+  const int low = lowest(of, token(0), window) / LANES, high = slot(count - 1) / LANES + 1, span = (high - low) * LANES;
   thread_local std::vector<float> score;
   thread_local std::vector<uint32_t> weight;
   score.resize(size_t(count) * span);
   weight.resize(size_t(count) * span);
 
-  const uint32_t* q = work.queries.row(0) + (size_t(head) * group * work.queries.stride);
+  const uint32_t* q = work.queries.row((size_t(item.base) * m.heads) + head * group);
   thread_local std::vector<uint32_t> gathered;
   const int steps = d / per_step;
   gathered.resize(size_t(count) * steps);
   for (int r = 0; r < count; r++) {
-    const int token = (first + r) / group, h = (first + r) % group;
-    memcpy(&gathered[size_t(r) * steps], q + (size_t(token) * m.heads + h) * work.queries.stride, steps * 4);
+    const size_t from = size_t(token(r)) * m.heads + (first + r) % group;
+    memcpy(&gathered[size_t(r) * steps], q + from * work.queries.stride, steps * 4);
   }
   V sum[MAX_PANELS * MAX_ROWS];
   for (int p = low; p < high;) {
@@ -412,7 +459,7 @@ void attend(const Model& m, const Place& at, int layer, int head, int start, int
   const size_t weights = size_t(span) / per_step;
   for (int r = 0; r < count; r++) {
     float* s = &score[size_t(r) * span];
-    const int from = lowest(r) - low * LANES, to = position(r) - low * LANES + 1;
+    const int from = lowest(of, token(r), window) - low * LANES, to = slot(r) - low * LANES + 1;
     V most = splat(-INFINITY);
     for (int i = 0; i < span; i += LANES) {
       I index = I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + i;
@@ -436,7 +483,7 @@ void attend(const Model& m, const Place& at, int layer, int head, int start, int
     else
       for (int i = 0; i < span; i++) reinterpret_cast<uint16_t*>(w)[i] = to_bfloat16(s[i]);
   }
-  const size_t value_panel = size_t(at.capacity) * LANES * bytes_of(kind);
+  const size_t value_panel = size_t(of.at.capacity) * LANES * bytes_of(kind);
   const size_t skipped = size_t(low) * LANES / per_step * 64;
   for (int p = 0; p < d / LANES;) {
     const int now = std::min(panels_at_once(kind, count), d / LANES - p);
@@ -444,8 +491,8 @@ void attend(const Model& m, const Place& at, int layer, int head, int start, int
                                sum);
     for (int i = 0; i < now; i++)
       for (int r = 0; r < count; r++) {
-        const int token = (first + r) / group, h = head * group + (first + r) % group;
-        store(&work.qkv[(size_t(token) * m.heads + h) * d + (p + i) * LANES], sum[i * count + r] * inverse[r]);
+        const size_t to = size_t(item.base + token(r)) * m.heads + head * group + (first + r) % group;
+        store(&work.qkv[to * d + (p + i) * LANES], sum[i * count + r] * inverse[r]);
       }
     p += now;
   }
@@ -463,14 +510,16 @@ void embed(const Model& m, int token, float* x) {
   for (int i = 0; i < m.hidden; i++) x[i] *= m.embedding_scale;
 }
 
-// Inside a parallel region: a pass over n tokens at positions start...; logits [rows][vocabulary] of the last rows.
-void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int start, int rows, float* logits, Work& work) {
-  const int hidden = m.hidden, d = m.head_dim, group = m.heads / m.kv_heads;
-  const int qkv_width = (m.heads + 2 * m.kv_heads) * d;
+// Inside a parallel region: a pass over the spans; logits [rows][vocabulary] of each span's last rows, one after the other.
+void pass(const Model& m, const Angles& angles, const Span* spans, int n_spans, float* logits, Work& work) {
+  const int hidden = m.hidden, d = m.head_dim, qkv_width = (m.heads + 2 * m.kv_heads) * d;
+  int n = 0;
+  for (int s = 0; s < n_spans; s++) n += spans[s].count;
   auto x = [&](int r) { return &work.x[size_t(r) * hidden]; };
   auto add = [&](int r) { return &work.add[size_t(r) * hidden]; };
 #pragma omp single
   {
+    work.plan(m, spans, n_spans);
     work.x.resize(size_t(n) * hidden);
     work.add.resize(size_t(n) * hidden);
     work.qkv.resize(size_t(n) * qkv_width);
@@ -481,7 +530,7 @@ void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int sta
   }
 #pragma omp for
   for (int r = 0; r < n; r++) {
-    embed(m, tokens[r], x(r));
+    embed(m, work.rows[r].token, x(r));
     thread_local std::vector<float> h;
     h.resize(hidden);
     normalise(x(r), m.layer[0].before_attention, m.epsilon, hidden, h.data());
@@ -492,25 +541,25 @@ void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int sta
     multiply(layer.qkv, work.hidden, n, 1, [&](int p, int r, const V* v, int) {
       store(&work.qkv[size_t(r) * qkv_width + p * LANES], *v);
     });
-    const float *cos = at.cos[layer.rope], *sin = at.sin[layer.rope];
+    const float *cos = angles.cos[layer.rope], *sin = angles.sin[layer.rope];
     const int parts = m.heads + m.kv_heads;
 #pragma omp for
     for (int i = 0; i < n * parts; i++) {
-      const int r = i / parts, h = i % parts, half = m.rotated / 2;
+      const int r = i / parts, h = i % parts;
+      const Row& row = work.rows[r];
+      const size_t turn = size_t(row.position) * (m.rotated / 2);
       float* one = &work.qkv[size_t(r) * qkv_width + size_t(h) * d];
       const float* norm = h < m.heads ? layer.query_norm : layer.key_norm;
       if (norm) normalise(one, norm, m.epsilon, d, one);
-      rotate(one, m.rotated, cos + size_t(start + r) * half, sin + size_t(start + r) * half);
+      rotate(one, m.rotated, cos + turn, sin + turn);
       if (h < m.heads) work.queries.put(m.cache_kind, size_t(r) * m.heads + h, one, d);
-      else remember(m, at, l, h - m.heads, start + r, one, one + size_t(m.kv_heads) * d);
+      else remember(m, spans[row.span].at, l, h - m.heads, row.slot, one, one + size_t(m.kv_heads) * d);
     }
-    const int all = n * group;
-    const int spread = std::max(1, all * m.kv_heads / std::max(1, 2 * omp_get_num_threads()));
-    const int block = std::min({MAX_ROWS, all, std::max(4, spread)}), blocks = (all + block - 1) / block;
+    const int items = int(work.items.size());
 #pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < m.kv_heads * blocks; i++) {
-      const int first = i % blocks * block;
-      attend(m, at, l, i / blocks, start, first, std::min(block, all - first), work);
+    for (int i = 0; i < m.kv_heads * items; i++) {
+      const Item& item = work.items[i % items];
+      attend(m, spans[item.span], item, l, i / items, work);
     }
 #pragma omp for
     for (int r = 0; r < n; r++) work.attended.put(layer.out.kind, r, &work.qkv[size_t(r) * m.heads * d], m.heads * d);
@@ -541,9 +590,15 @@ void pass(const Model& m, const Place& at, const int32_t* tokens, int n, int sta
     const bool last = l + 1 == m.layers;
     join(layer.after_mlp, last ? m.final_norm : m.layer[l + 1].before_attention, last ? m.head.kind : m.layer[l + 1].qkv.kind);
   }
+  for (int s = 0, base = 0; s < n_spans; base += spans[s++].count) {
+    if (!spans[s].states) continue;
+#pragma omp for
+    for (int t = 0; t < spans[s].count; t++) memcpy(spans[s].states + size_t(t) * hidden, add(base + t), hidden * 4);
+  }
+  const int rows = int(work.wanted.size());
   if (rows == 0) return;
 #pragma omp for
-  for (int r = n - rows; r < n; r++) work.hidden.put(m.head.kind, r - n + rows, add(r), hidden);
+  for (int r = 0; r < rows; r++) work.hidden.put(m.head.kind, r, add(work.wanted[r]), hidden);
   multiply(m.head, work.hidden, rows, 1, [&](int p, int r, const V* v, int) {
     V y = *v;
     if (m.logit_cap > 0) y = hyperbolic_tangent(y / m.logit_cap) * m.logit_cap;
@@ -570,19 +625,18 @@ void draftproof_pack(char* to, const char* from, int64_t rows, int64_t steps, in
   }
 }
 
-void draftproof_read(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start, int32_t rows,
-                     float* logits) {
+// One pass over all spans; logits [rows][head's rows], each span's last ones behind those of the span before.
+void draftproof_run(const Model* m, const Angles* angles, const Span* spans, int32_t n_spans, float* logits) {
   static thread_local Work work;
   Work& shared = work;
 #pragma omp parallel
-  pass(*m, *at, tokens, n, start, rows, logits, shared);
+  pass(*m, *angles, spans, n_spans, logits, shared);
 }
 
-// Reads n tokens, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last;
+// Reads a span, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last;
 // fewer, if one of them is among the `ends`. Returns how many.
-int32_t draftproof_write(const Model* m, const Place* at, const int32_t* tokens, int32_t n, int32_t start,
-                         int32_t count, int32_t vocabulary, const int32_t* ends, int32_t n_ends, int32_t* written,
-                         float* best) {
+int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span, int32_t count, int32_t vocabulary,
+                         const int32_t* ends, int32_t n_ends, int32_t* written, float* best) {
   static thread_local Work work;
   static thread_local std::vector<float> logits;
   logits.resize(m->head.rows);
@@ -594,8 +648,10 @@ int32_t draftproof_write(const Model* m, const Place* at, const int32_t* tokens,
   bool over = false;
 #pragma omp parallel
   for (int step = 0; step < count && !over; step++) {
-    if (step == 0) pass(*m, *at, tokens, n, start, 1, row, shared);
-    else pass(*m, *at, written + step - 1, 1, start + n + step - 1, 1, row, shared);
+    Span now = *span;
+    now.last = 1;
+    if (step) now.tokens = written + step - 1, now.start += now.count + step - 1, now.count = 1;
+    pass(*m, *angles, &now, 1, row, shared);
 #pragma omp for
     for (int part = 0; part < PARTS; part++) {
       const int from = int(int64_t(vocabulary) * part / PARTS), to = int(int64_t(vocabulary) * (part + 1) / PARTS);

@@ -69,12 +69,23 @@ class Model(ctypes.Structure):
     )
 
 
+class Angles(ctypes.Structure):
+    """As `Angles` in kernels.cpp."""
+
+    _fields_ = (("cos", ctypes.c_void_p * 2), ("sin", ctypes.c_void_p * 2))
+
+
 class Place(ctypes.Structure):
     """As `Place` in kernels.cpp."""
 
+    _fields_ = (("cache", ctypes.c_void_p), ("capacity", ctypes.c_int64))
+
+
+class Span(ctypes.Structure):
+    """As `Span` in kernels.cpp."""
+
     _fields_ = (
-        ("cache", ctypes.c_void_p),
-        ("capacity", ctypes.c_int64),
-        ("cos", ctypes.c_void_p * 2),
-        ("sin", ctypes.c_void_p * 2),
+        ("place", Place),
+        *((name, ctypes.c_void_p) for name in ("tokens", "positions", "parents", "states")),
+        *((name, ctypes.c_int32) for name in ("count", "start", "last")),
     )
