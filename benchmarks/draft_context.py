@@ -54,7 +54,8 @@ def main() -> None:
         for context in (*contexts, len(prompt)):
             view = prompt[-context:]
             session = draft.session()
-            session.reset(len(view) + len(text))
+            session.forget()
+            session.begin((), len(view) + len(text))
             began = time.perf_counter()
             session.read(view)
             seconds = time.perf_counter() - began

@@ -54,7 +54,8 @@ def main() -> None:
         for kind, session in [("compiled", loaded.session())] + (
             [("transformers", ModelSession(loaded.model))] if keep else []
         ):
-            session.reset(CONTEXT + max(SIZES) + CHAIN)
+            session.forget()
+            session.begin((), CONTEXT + max(SIZES) + CHAIN)
             session.read(text[:CONTEXT])
             for n in SIZES:
                 jobs[label, f"{kind} {n}"] = _reader(session, text[: CONTEXT + n], n)

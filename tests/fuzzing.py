@@ -145,7 +145,8 @@ def _impossible(case: Case, options: Options, made) -> list[str]:
     custom = [PROCESSORS[case.processor]()] if case.processor else []
     sampler = sampler_of(pair.target, WIDTH, options, len(case.prompt), case.sample, custom)
     session = pair.target.session()
-    session.reset(256)
+    session.forget()
+    session.begin((), 256)
     text = list(case.prompt)
     for i, token in enumerate(made.tokens):
         if not sampler.law(session.read(text)[-1], text)[token] > 0:

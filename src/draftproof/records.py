@@ -163,6 +163,8 @@ class Generation:
     """The seed of a sampled text: with it, and the same options, the text can be written again."""
     sample: int = 0
     """Which of a request's samples this is."""
+    prompt_tokens_reused: int = 0
+    """Of the prompt's tokens, those that the target held from an earlier request, and did not read again."""
 
     @property
     def logprobs(self) -> tuple[Logprob, ...] | None:

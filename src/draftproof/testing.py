@@ -19,6 +19,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from draftproof.clock import HandSetClock
+from draftproof.models.session import Whole
 from draftproof.propose.scripted import Scripted
 
 __all__ = [
@@ -102,10 +103,13 @@ class TableSession:
         self.on_pass: Callable[[int], None] = lambda tokens: None
         """Called with the number of new tokens at every pass; a test may move a clock here."""
 
-    def reset(self, reserve: int = 0) -> None:
+    def begin(self, prompt: Sequence[int], reserve: int) -> int:
+        return 0
+
+    def forget(self) -> None:
         pass
 
-    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
+    def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> torch.Tensor:
         self.passes += 1
         self.on_pass(last)
         ends = range(len(sequence) - last + 1, len(sequence) + 1)

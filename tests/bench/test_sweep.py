@@ -71,10 +71,10 @@ def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded,
     session = broken[1].speculator._target_session
     right = session.read
 
-    def read(sequence, last=1):
+    def read(sequence, last=1, whole=None):
         if len(sequence) > 8:
             raise error
-        return right(sequence, last)
+        return right(sequence, last, whole)
 
     monkeypatch.setattr(session, "read", read)
     cells, _ = measure(broken, PROSE, 0, Options(max_new_tokens=20), repeats=2)

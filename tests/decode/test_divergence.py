@@ -23,7 +23,7 @@ PROMPT = [1, 2, 3]
 class Rounding(TableSession):
     """Wider passes round otherwise: at every seventh position that is enough to turn a near tie."""
 
-    def read(self, sequence, last=1):
+    def read(self, sequence, last=1, whole=None):
         rows = super().read(sequence, last)
         if last > 1:
             for i in range(last):
@@ -139,7 +139,7 @@ def test_a_tie_that_fixed_numerics_do_not_settle_is_a_bug():
         session = Rounding(near_tie, width=WIDTH)
         read = session.read
 
-        def read_otherwise(sequence, last=1):
+        def read_otherwise(sequence, last=1, whole=None):
             return read(sequence, last) + (drift * last if drift else 0.0)
 
         session.read = read_otherwise

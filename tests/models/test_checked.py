@@ -64,7 +64,7 @@ def test_other_files_formats_and_passes_are_tried(folder, tried):
 
 def test_what_was_found_wrong_is_tried_again(folder, tried, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("draftproof.models.session.agrees", lambda session, sample: False)
+        patch.setattr("draftproof.models.trial.agrees", lambda session, sample: False)
         for _ in range(2):
             with pytest.raises(CacheError, match="in pieces"):
                 load(folder, dtype="float32")

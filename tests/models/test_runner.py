@@ -11,8 +11,9 @@ from draftproof import CompileError, ConfigError, Speculator
 from draftproof.models import load as load_module
 from draftproof.models import runner as runner_module
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import ModelSession, agrees, sample_of
+from draftproof.models.session import ModelSession
 from draftproof.models.span import Span
+from draftproof.models.trial import agrees, sample_of
 from draftproof.testing import noisy, random_model
 from tests.architectures import CONFIGS, build
 
@@ -26,7 +27,8 @@ ALONE = [name for name in CONFIGS if name != "mixtral"]
 
 def rows_in_pieces(model, pieces, shape):
     session = ModelSession(model, shape=shape)
-    session.reset(80)
+    session.forget()
+    session.begin((), 80)
     rows = [session.read(IDS[:20])]
     for size in pieces:
         start = len(session.held)
@@ -48,7 +50,8 @@ def test_padding_and_stale_entries_filled_with_huge_numbers_never_change_a_bit(n
     model = build(name)
     wanted = rows_in_pieces(model, [5] * 8, 9)
     session = ModelSession(model, shape=9)
-    session.reset(80)
+    session.forget()
+    session.begin((), 80)
     rows = [session.read(IDS[:20])]
     for end in range(25, 61, 5):
         for layer in session.cache.layers:
@@ -188,7 +191,8 @@ def test_a_replayed_pass_is_the_pass(name, traced):
     model = build(name)
     session = ModelSession(model, graphs=True)
     assert agrees(session, sample_of(model))
-    session.reset(80)
+    session.forget()
+    session.begin((), 80)
     rows = [session.read(IDS[:20])]
     for size in (1, 1, 4, 1, 4, 4, 1):
         rows.append(session.read(IDS[: len(session.held) + size], last=size))
@@ -215,7 +219,8 @@ def test_texts_from_graphs_are_plain_decodings(shape, traced):
 def test_graphs_of_a_cache_of_another_length_are_given_up(traced):
     session = ModelSession(random_model(), graphs=True)
     for reserve in (60, 600, 60):
-        session.reset(reserve)
+        session.forget()
+        session.begin((), reserve)
         session.read(IDS[:20])
         session.read(IDS[:21])
         assert len({key[1] for key in session.cache.captured}) == 1

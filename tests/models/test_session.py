@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from draftproof import CacheError, ConfigError, Speculator
-from draftproof.models.session import ModelSession, check_cache, common_prefix
+from draftproof.models.session import ModelSession, common_prefix
+from draftproof.models.trial import check_cache
 from draftproof.testing import noisy
 from tests.architectures import CONFIGS, build
 
@@ -52,14 +55,14 @@ def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
             read = session.read
 
             @torch.inference_mode()
-            def spoil(sequence, last=1, session=session, read=read):
+            def spoil(sequence, last=1, whole=None, session=session, read=read):
                 if poisoned:
                     stay = common_prefix(session.held, sequence)
                     for layer in session.cache.layers:
                         if layer.is_initialized:
                             layer.keys[:, :, stay:] = 1e30
                             layer.values[:, :, stay:] = -1e30
-                out = read(sequence, last)
+                out = read(sequence, last, whole)
                 kept.append(out.clone())
                 return out
 
@@ -76,7 +79,7 @@ def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
 def test_a_cache_that_grows_keeps_its_bits(model, monkeypatch):
     monkeypatch.setattr("draftproof.models.cache.BLOCK", 16)
     small, large = ModelSession(model), ModelSession(model)
-    large.reset(200)
+    large.begin((), 200)
     ids = [(7 * i) % 300 for i in range(100)]
     for end in range(10, 100, 9):
         assert torch.equal(small.read(ids[:end]), large.read(ids[:end]))
@@ -172,12 +175,12 @@ def test_a_limit_is_not_an_allocation_and_a_large_cache_is_given_back(monkeypatc
     model = random_model(max_position_embeddings=2_000_000, num_hidden_layers=1)
     speculator = Speculator(model)
     session = speculator._target_session
-    session.reset(1_000_000)
+    session.begin((), 1_000_000)
     session.read([1] * 10)
     assert session.cache.layers[0].keys.shape[2] <= 1024
     session.read([1] * 5000)
     assert session.cache.layers[0].keys.shape[2] >= 5000
-    session.reset(20)
+    session.begin((), 20)
     session.read([1] * 10)
     assert session.cache.layers[0].keys.shape[2] <= 1024
 
@@ -232,3 +235,63 @@ def test_a_model_without_numbers_is_told_why(model, tmp_path, where, says):
             absent = LlamaForCausalLM(model.config).eval()
     with pytest.raises(ConfigError, match=says):
         Speculator(absent)
+
+
+def test_a_text_that_is_begun_again_is_read_but_for_what_is_held(model):
+    """Compiled, a prompt that goes on from what was written is read from there, with the same bits."""
+    speculator = Speculator(model, noisy(model, 0.1), k=3, compile="on")
+    first = speculator.generate([5, 9, 200, 7], max_new_tokens=30, logprobs=True)
+    turn = [5, 9, 200, 7, *first.tokens, 11, 12]
+    session = speculator._target_session
+    before = session.passes
+    second = speculator.generate(turn, max_new_tokens=20, logprobs=True)
+    assert second.prompt_tokens_reused == len(turn) - 3  # the first text's last token was never read
+    assert session.passes - before == second.counts.rounds + 1
+    fresh = Speculator(model, noisy(model, 0.1), k=3, compile="on").generate(turn, max_new_tokens=20, logprobs=True)
+    assert (fresh.tokens, fresh.logprobs) == (second.tokens, second.logprobs) and fresh.prompt_tokens_reused == 0
+    speculator.forget()
+    assert speculator.generate(turn, max_new_tokens=20).prompt_tokens_reused == 0
+    again = speculator.samples(turn, 3, max_new_tokens=5, temperature=1.0)
+    assert [made.prompt_tokens_reused for made in again] == [len(turn) - 1] * 3
+
+
+def test_through_transformers_nothing_is_held_from_one_request_to_the_next(model):
+    speculator = Speculator(model)
+    speculator.generate([5, 9, 200, 7], max_new_tokens=5)
+    assert speculator.generate([5, 9, 200, 7], max_new_tokens=5).prompt_tokens_reused == 0
+
+
+@pytest.mark.parametrize("numerics", ["fixed", "fast"])
+def test_two_requests_in_turns_write_what_each_writes_alone(model, numerics):
+    """The second may be longer: the first's passes keep their shape, and re-read what they had written alike."""
+    if numerics == "fixed":
+        model = copy.deepcopy(model).to(torch.bfloat16)
+    speculator = Speculator(model, noisy(model, 0.1), k=4, numerics=numerics)
+    prompts = [[5, 9, 200, 7], [5, 9, 200, 7, 11, 3] * 3]
+    limits = [30, 200]
+    given = [{"max_new_tokens": limit, "logprobs": True} for limit in limits]
+    alone = [speculator.generate(p, **how) for p, how in zip(prompts, given, strict=True)]
+    streams = [speculator.stream(p, **how) for p, how in zip(prompts, given, strict=True)]
+    for _ in range(8):
+        for stream in streams:
+            next(stream)
+    together = [stream.generation for stream in streams]
+    for mine, theirs in zip(together, alone, strict=True):
+        written = len(mine.tokens)
+        assert mine.tokens == theirs.tokens[:written] and written >= 8
+        if numerics == "fixed":
+            assert mine.logprobs == theirs.logprobs[:written]
+
+
+def test_a_compiled_cache_grows_with_its_text_and_is_given_back():
+    from draftproof.testing import random_model
+
+    model = random_model(max_position_embeddings=2_000_000, num_hidden_layers=1)
+    session = Speculator(model, compile="on")._target_session
+    session.begin((), 1_000_000)
+    session.read([1] * 10)
+    assert session.cache.capacity <= 4200
+    session.read([1] * 20_000)
+    assert session.cache.capacity >= 20_000
+    session.begin([1] * 10, 20)
+    assert session.cache.capacity <= 4200

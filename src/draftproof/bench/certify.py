@@ -14,6 +14,7 @@ import numpy as np
 from draftproof.clock import HandSetClock
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
+from draftproof.models.session import Whole
 from draftproof.options import RULES, Rule
 from draftproof.propose.base import Proposer
 from draftproof.propose.draft import Draft
@@ -55,10 +56,13 @@ class LawSession:
     def __init__(self, law: Table) -> None:
         self._law = law
 
-    def reset(self, reserve: int = 0) -> None:
+    def begin(self, prompt: Sequence[int], reserve: int) -> int:
+        return 0
+
+    def forget(self) -> None:
         pass
 
-    def read(self, sequence: Sequence[int], last: int = 1) -> Any:
+    def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> Any:
         return [self._law(sequence[:end]) for end in range(len(sequence) - last + 1, len(sequence) + 1)]
 
     def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from draftproof.errors import ConfigError, EngineError
+from draftproof.models.given import refuse_given_up
 from draftproof.models.load import Loaded
-from draftproof.models.session import refuse_given_up
 from draftproof.models.tokens import encode
 from draftproof.models.windows import window_of
 from draftproof.results import OnePass, OnePassRow

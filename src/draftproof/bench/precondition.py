@@ -48,7 +48,7 @@ def time_passes(
     jobs = [(i, n) for i, subject in enumerate(subjects) for n in subject.sizes]
     seconds: dict[tuple[int, int], list[float]] = {job: [] for job in jobs}
     for subject in subjects:
-        subject.session.reset(context + max(subject.sizes))
+        subject.session.begin((), context + max(subject.sizes))
         subject.session.read(subject.text[:context])
     order = random.Random(seed)
     for sweep in range(sweeps + 1):

@@ -93,6 +93,8 @@ def duel(
     Options are given as in `Speculator.stream`. Without a seed they get one, so that both ways draw alike.
     """
     wanted = Options.of(options, **changes).seeded()
+    if sample == 0:  # further samples of a request find its prompt read
+        speculator.forget()
     streams = {SPECULATIVE: speculator.stream(prompt, wanted, sample=sample)}
     if plain:
         streams[PLAIN] = speculator.stream(prompt, wanted, k=0, bare=True, sample=sample)

@@ -102,6 +102,7 @@ def _race(
         if i not in group.errors:
             try:
                 k = 0 if arms[i].draft is None else None
+                arms[i].speculator.forget()
                 streams[str(i)] = arms[i].speculator.stream(ids, options, k=k, bare=k == 0, sample=sample)
             except Exception as error:  # whatever stops one arm, the others go on
                 group.errors[i] = _message(error)

@@ -125,7 +125,8 @@ def _replay(
 
     With `text`, its tokens stand in for the guesses, so that nothing in the pass comes from a draft.
     """
-    target.reset(len(prompt) + at + 1)
+    target.forget()
+    target.begin(prompt[:-1], len(prompt) + at + 1)
     if len(prompt) > 1:
         target.read(prompt[:-1])
     done = 0
@@ -141,7 +142,8 @@ def _replay(
 
 
 def _in_one_go(target: Session, prompt: Sequence[int], text: Sequence[int]) -> torch.Tensor:
-    target.reset(len(prompt) + len(text))
+    target.forget()
+    target.begin((), len(prompt) + len(text))
     return target.read([*prompt, *text])[0].float()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from draftproof.clock import Clock
 from draftproof.control import Controller, controller_of
 from draftproof.decode.request import Request, StopRule
-from draftproof.models.session import Session
+from draftproof.models.session import Session, Whole
 from draftproof.propose.base import Proposer
 from draftproof.records import Generation, Round
 from draftproof.sampling.sampler import Sampler
@@ -34,6 +34,7 @@ class Decoding:
         sample: int = 0,
     ) -> None:
         self._target = target
+        self._prompt = len(prompt) - 1
         self._request = Request(
             prompt,
             width=target.width,
@@ -57,16 +58,18 @@ class Decoding:
         self.begin()
         request.propose()
         sequence, last = request.wanted
-        return request.settle(self._target.read(sequence, last=last))
+        whole = Whole(request.reserve, self._prompt)  # another request may have been read meanwhile
+        return request.settle(self._target.read(sequence, last, whole))
 
     def begin(self) -> None:
         """Read the prompt into both models, all but its last token; the first round does this if nobody did."""
         self._request.begin(self._read_prompt)
 
-    def _read_prompt(self, tokens: Sequence[int], reserve: int) -> None:
-        self._target.reset(reserve)
-        if tokens:
+    def _read_prompt(self, tokens: Sequence[int]) -> int:
+        held = self._target.begin(tokens, self._request.reserve)
+        if held < len(tokens):
             self._target.read(tokens)
+        return held
 
     def generation(self) -> Generation:
         """Return the record so far; a text that has not ended counts as cancelled."""

@@ -72,6 +72,7 @@ class Request:
         self._seed = seed
         self._sample = sample
         self._prompt_tokens = len(prompt)
+        self._reused = 0
         self.sequence = list(prompt)
         self._proposal = Proposal(())
         self._rounds: list[Round] = []
@@ -95,21 +96,26 @@ class Request:
         """What the target has to stand on, and how many of its last rows `settle` needs."""
         return [*self.sequence, *self._proposal.tokens], len(self._proposal.tokens) + 1
 
-    def begin(self, read: Callable[[Sequence[int], int], None]) -> None:
-        """Have the prompt read, all but its last token, by the target (`read(tokens, reserve)`) and by the proposer.
+    @property
+    def reserve(self) -> int:
+        """Tokens that prompt and text may have together."""
+        return len(self.sequence) + self._stop.remaining
 
-        Once: a request that has begun goes on; one whose reading was interrupted begins again.
+    def begin(self, read: Callable[[Sequence[int]], int]) -> None:
+        """Have the prompt read, all but its last token, by the target and by the proposer.
+
+        `read(tokens)` returns how many of these the target held already. Once: a request that has begun goes on; one
+        whose reading was interrupted begins again.
         """
         if self._ready:
             return
         if self._started is None:
             self._started = self._left = self._clock.now()
-        reserve = len(self.sequence) + self._stop.remaining
         try:
-            read(self.sequence[:-1], reserve)
+            self._reused = read(self.sequence[:-1])
             if self._proposer is not None:
                 try:
-                    self._proposer.begin(self.sequence, reserve)
+                    self._proposer.begin(self.sequence, self.reserve)
                 except Exception as error:  # the text does not need it
                     self._proposer = None
                     self._faults[f"the proposer failed at the start, and guesses nothing: {brief(error)}"] = None
@@ -202,6 +208,7 @@ class Request:
             finish_reason=self._stop.reason or "cancelled",
             stop=self._stop.match,
             prompt_tokens=self._prompt_tokens,
+            prompt_tokens_reused=self._reused,
             k=0 if self._proposer is None else self._controller.most,
             rounds=rounds,
             counts=count(rounds),

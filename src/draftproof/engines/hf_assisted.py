@@ -10,8 +10,8 @@ import torch
 from transformers import GenerationConfig
 
 from draftproof.clock import Clock
+from draftproof.models.given import refuse_given_up
 from draftproof.models.load import Loaded
-from draftproof.models.session import refuse_given_up
 
 ARMS = ("hf-plain", "hf-assisted-constant", "hf-assisted-default", "hf-prompt-lookup")
 

@@ -21,8 +21,9 @@ from draftproof.decode.loop import Decoding
 from draftproof.engines.hook_criteria import Criteria
 from draftproof.engines.hook_options import check_inputs, check_options, streamer_of
 from draftproof.errors import ConfigError, PairError
-from draftproof.models.session import ModelSession, check_cache
+from draftproof.models.session import ModelSession
 from draftproof.models.tokens import Agreement, compare_vocabularies
+from draftproof.models.trial import check_cache
 from draftproof.options import Options, Rule
 from draftproof.propose.draft import Draft
 from draftproof.records import Generation

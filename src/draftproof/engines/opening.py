@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 from draftproof.errors import ConfigError
 from draftproof.models.given import unwrap
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
+from draftproof.models.quantise import is_quantised
 from draftproof.models.runner import TransformersRunner
-from draftproof.models.session import ModelSession, is_quantised
+from draftproof.models.session import ModelSession
 from draftproof.models.span import Span
 from draftproof.models.tokens import compare_vocabularies
 from draftproof.models.windows import masks_by_length, window_of
@@ -183,11 +184,11 @@ def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, re
         text = [0] * (prompt_tokens + width)
         if session.window is not None:
             text = text[: session.window]
-        session.reset()
+        session.forget()
         if len(text) > width:
             session.read(text[:-width])
         session.read(text, last=min(width, len(text)))
-    session.reset()
+    session.forget()
 
 
 def check_pair(target: Loaded, draft: Loaded, widths: tuple[int, int]) -> tuple[frozenset[int], list[str]]:

@@ -145,6 +145,12 @@ class ModelPair:
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
         return prompt_ids(self.target.tokenizer, self._target_session.width, prompt, chat=chat, **talk)
 
+    def forget(self) -> None:
+        """Forget all texts: the next request reads its whole prompt, as a first one does."""
+        sessions = [self._plain_session, self._target_session, *([self._model.session] if self._model else [])]
+        for session in sessions:
+            session.forget()
+
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
         warm_up(self._target_session, (self.k + 1, 1), prompt_tokens, repeats)

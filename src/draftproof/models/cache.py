@@ -115,7 +115,7 @@ class PositionCache(Cache):  # type: ignore[misc]
         return tuple(layer.keys.data_ptr() for layer in self.layers if layer.is_initialized)
 
     def reserve(self, positions: int) -> None:
-        """Expect a text of this many tokens: room for it is made in one allocation, and far more is given back."""
+        """Expect a text of this many tokens; far more room than that is given back."""
         self.standing.reserved = positions + self._room
         for layer in self.layers:
             if layer.is_initialized and layer.keys.shape[2] > 4 * max(self.standing.reserved, AHEAD):

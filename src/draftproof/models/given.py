@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from draftproof.errors import PairError
+from draftproof.errors import ConfigError, PairError
 
 
 def unwrap(given: Any) -> tuple[PreTrainedModel, tuple[str, ...]]:
@@ -39,3 +39,17 @@ def unwrap(given: Any) -> tuple[PreTrainedModel, tuple[str, ...]]:
 
 def _in_words(names: list[str]) -> str:
     return f"the adapter {names[0]!r}" if len(names) == 1 else f"the adapters {', '.join(map(repr, names))}"
+
+
+def refuse_given_up(model: PreTrainedModel) -> None:
+    """Raise `ConfigError` for a model whose weights are not in memory: only compiled passes hold them, or nobody."""
+    if getattr(model, "weights_given_up", False):
+        raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
+    if model.device.type != "meta":
+        return
+    if any(getattr(getattr(module, "_hf_hook", None), "offload", False) for module in model.modules()):
+        raise ConfigError(
+            "this model's weights are offloaded (device_map), its embeddings too, so no device is left to run it on; "
+            "load it without device_map, or with one that keeps the embeddings in memory."
+        )
+    raise ConfigError("this model's weights hold no numbers (its device is 'meta'); load it with from_pretrained.")

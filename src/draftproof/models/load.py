@@ -21,10 +21,11 @@ from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.library import library
 from draftproof.models.placement import place
 from draftproof.models.quantise import quantise
-from draftproof.models.session import ModelSession, Sample, agrees, check_cache, sample_of
+from draftproof.models.session import ModelSession
 from draftproof.models.shipped import end_tokens_of, notes_of
 from draftproof.models.text_side import text_side
 from draftproof.models.tokenizer import same_tokenizer
+from draftproof.models.trial import Sample, agrees, check_cache, sample_of
 from draftproof.models.windows import masks_by_length
 from draftproof.records import Placement
 from draftproof.settings import check_settings

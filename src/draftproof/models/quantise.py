@@ -38,3 +38,11 @@ def quantise(model: PreTrainedModel, weights: str) -> None:
             weight_scale_dtype=torch.bfloat16,
         )
     quantization.quantize_(model, config, filter_fn=linear)
+
+
+def is_quantised(model: PreTrainedModel) -> bool:
+    """Whether weights are stored in fewer bits than they are computed with, by torchao or by the checkpoint."""
+    if any(hasattr(weight, "qdata") for weight in model.parameters()):
+        return True
+    stored = getattr(model.config, "quantization_config", None)
+    return stored is not None and not getattr(stored, "dequantize", False)

@@ -31,6 +31,11 @@ class Runner(Protocol):
         """Number of logits in a row."""
         ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether a row has the same bits however its text was read: in what pieces, and beside whom."""
+        ...
+
     def cache(self) -> Cache:
         """Return a new cache, for one request."""
         ...
@@ -60,6 +65,8 @@ class TransformersRunner:
     those of each alone but for rounding. With `graphs`, on a CUDA device, each shape of a short pass over one chain is
     captured once and replayed, so that nothing but the kernels takes time.
     """
+
+    steady = False
 
     def __init__(self, model: PreTrainedModel, shape: int | None = None, *, graphs: bool = False) -> None:
         self.model = model

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from transformers import PreTrainedModel
 
-from draftproof.errors import CacheError, ConfigError, first_line
+from draftproof.errors import ConfigError
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.runner import NativeRunner
+from draftproof.models.quantise import is_quantised
 from draftproof.models.runner import Runner, TransformersRunner
-from draftproof.models.span import Span
+from draftproof.models.span import Cache, Span
 from draftproof.models.support import refuse_unsupported
 from draftproof.models.windows import attention_windows, window_of
 
 CHUNK = 512
 """A long prompt is read in passes of this many tokens, so that masks and logits stay small."""
+
+
+class Whole(NamedTuple):
+    """A text as its passes have to know it, so that it is read alike whenever it is."""
+
+    reserve: int = 0
+    """About how many tokens it will have."""
+    prompt: int = 0
+    """How many of its first tokens are read before any other."""
 
 
 class Session(Protocol):
@@ -40,12 +50,20 @@ class Session(Protocol):
         """How much of the largest logit the shape of a pass may round away before something is wrong."""
         ...
 
-    def reset(self, reserve: int = 0) -> None:
-        """Forget everything read; expect a text of about `reserve` tokens."""
+    def begin(self, prompt: Sequence[int], reserve: int) -> int:
+        """Begin a text of about `reserve` tokens, of which `prompt` are read before any other; return how many of them
+        are held from an earlier text, and need not be read."""
         ...
 
-    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
-        """Stand on `sequence`, and return the logits at its final `last` positions, `[last, width]`."""
+    def forget(self) -> None:
+        """Forget everything read."""
+        ...
+
+    def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> torch.Tensor:
+        """Stand on `sequence`, and return the logits at its final `last` positions, `[last, width]`.
+
+        `whole` says what text it is of, where that may not be the one that was begun last.
+        """
         ...
 
     def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
@@ -82,11 +100,13 @@ class ModelSession:
             self.runner: Runner = NativeRunner(decoder)
         else:
             self.runner = TransformersRunner(model, shape, graphs=graphs)
-        self.cache = self.runner.cache()
+        self.shape = None if decoder is not None else shape
+        self.cache: Cache = self.runner.cache()
         self.passes = 0
         """Forward passes since the session was made."""
-        self._lock = threading.Lock()
         self.held: list[int] = []
+        self._lock = threading.Lock()
+        self._whole = Whole()
 
     @property
     def window(self) -> int | None:
@@ -108,30 +128,81 @@ class ModelSession:
             return 0.5  # one input on the edge between two whole numbers may fall to either side, in every product
         return ROUNDING.get(self.model.dtype, 0.1)
 
-    def reset(self, reserve: int = 0) -> None:
+    def another(self) -> ModelSession:
+        """Return a session for another request, whose spans may stand in one pass with this one's."""
+        twin = copy.copy(self)
+        twin.cache, twin.passes, twin.held = self.runner.cache(), 0, []
+        twin._lock, twin._whole = threading.Lock(), Whole()
+        return twin
+
+    def forget(self) -> None:
         with self._lock:
             self.held = []
-            self.cache.reserve(min(reserve, self._window or reserve))
 
-    def read(self, sequence: Sequence[int], last: int = 1) -> torch.Tensor:
+    def begin(self, prompt: Sequence[int], reserve: int) -> int:
+        """As in `Session`. Compiled passes find what any text before had in common with this one: a row has the same
+        bits however its text was read, and packed weights stay as they are. Elsewhere nothing is held."""
+        with self._lock:
+            if not self.runner.steady:
+                self.held = []
+            self._stand(Whole(reserve, len(prompt)))
+            return common_prefix(self.held, prompt)
+
+    def _stand(self, whole: Whole) -> None:
+        whole = Whole(min(whole.reserve, self._window or whole.reserve), whole.prompt)
+        if whole != self._whole:
+            self._whole = whole
+            self.cache.reserve(whole.reserve)
+            if not self.runner.steady:
+                self.held = []
+
+    def plan(self, sequence: Sequence[int], last: int = 1, *, most: int = CHUNK, states: bool = False) -> Span:
+        """Return what has to be read next so that the model stands on `sequence`, `most` tokens at a time at most.
+
+        `last` rows of logits are wanted at its end. Whoever runs the span tells `commit`; until then what it overwrites
+        counts as not read. The last piece ends where the sequence does.
+        """
         assert 0 < last <= len(sequence)
+        self._refuse_beyond(len(sequence))
+        start = self._start(sequence, last)
+        del self.held[start:]  # should the pass be interrupted, nothing half-written counts as read
+        end = self._end(start, len(sequence), last, most)
+        whole = end == len(sequence)
+        return Span(self.cache, sequence[start:end], start, last if whole else 0, states=states and whole)
+
+    def _start(self, sequence: Sequence[int], last: int) -> int:
+        """Where reading has to begin: unless rows are steady, never inside a piece of the prompt."""
+        start = min(common_prefix(self.held, sequence), len(sequence) - last)
+        if self.runner.steady or start >= self._whole.prompt:
+            return start
+        return start // CHUNK * CHUNK
+
+    def _end(self, start: int, length: int, last: int, most: int) -> int:
+        prompt, most = self._whole.prompt, max(most, last)
+        if start < prompt < length:
+            length, last = prompt, 1  # what follows the prompt is read apart from it, whoever reads it again
+        elif self.shape is not None and start >= prompt:
+            most = max(self.shape, last)
+        left = length - start
+        return length if left <= most else start + min(most, left - last)
+
+    def commit(self, span: Span) -> None:
+        """Take what a span of `plan`'s said as read."""
+        self.passes += 1
+        self.held.extend(span.tokens)
+
+    def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> torch.Tensor:
         with self._lock, torch.inference_mode():
+            self._stand(whole or self._whole)
             return self._read(sequence, last)
 
     def _read(self, sequence: Sequence[int], last: int) -> torch.Tensor:
-        self._refuse_beyond(len(sequence))
-        start = min(common_prefix(self.held, sequence), len(sequence) - last)
         while True:
-            left = len(sequence) - start
-            end = len(sequence) if left <= max(CHUNK, last) else start + min(CHUNK, left - last)
-            del self.held[start:]  # should the pass be interrupted, nothing half-written counts as read
-            wanted = last if end == len(sequence) else 0
-            (rows,) = self.runner.run([Span(self.cache, sequence[start:end], start, wanted)])
-            self.passes += 1
-            self.held.extend(sequence[start:end])
-            if end == len(sequence):
+            span = self.plan(sequence, last)
+            (rows,) = self.runner.run([span])
+            self.commit(span)
+            if span.end == len(sequence):
                 return rows.logits
-            start = end
 
     def _refuse_beyond(self, length: int) -> None:
         if self._window is not None and length > self._window:
@@ -177,99 +248,5 @@ def _checked_window(own: int | None, wanted: int | None) -> int | None:
     return wanted
 
 
-SMALL_WINDOW = 64
-"""The check at load crosses a sliding window of at most this many tokens; larger ones take too long for a check."""
 ROUNDING = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 """How much of the largest logit the shape of a pass may round away before something is wrong."""
-
-
-def refuse_given_up(model: PreTrainedModel) -> None:
-    """Raise `ConfigError` for a model whose weights are not in memory: only compiled passes hold them, or nobody."""
-    if getattr(model, "weights_given_up", False):
-        raise ConfigError("this model's weights were given up for compiled passes; load it with keep_weights=True.")
-    if model.device.type != "meta":
-        return
-    if any(getattr(getattr(module, "_hf_hook", None), "offload", False) for module in model.modules()):
-        raise ConfigError(
-            "this model's weights are offloaded (device_map), its embeddings too, so no device is left to run it on; "
-            "load it without device_map, or with one that keeps the embeddings in memory."
-        )
-    raise ConfigError("this model's weights hold no numbers (its device is 'meta'); load it with from_pretrained.")
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A few tokens, and the logits of one plain pass of transformers over them, `[tokens, width]`."""
-
-    ids: list[int]
-    logits: torch.Tensor
-
-
-@torch.inference_mode()
-def sample_of(model: PreTrainedModel) -> Sample:
-    """Return what other passes of the model have to agree with: six tokens, or as many as cross a small window, but
-    no more than the model reads.
-
-    Raises `CacheError` for a model that cannot read them.
-    """
-    refuse_given_up(model)
-    if model.training:
-        raise ConfigError("the model is in training mode, where dropout makes every pass another; call model.eval().")
-    session = ModelSession(model)
-    small = [w for w in session.attention_windows if w is not None and w <= SMALL_WINDOW]
-    ids = [(11 + 7 * i) % session.width for i in range(max(small, default=0) + 6)][: session.window]
-    device = model.get_input_embeddings().weight.device
-    try:
-        return Sample(ids, model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0].float())
-    except Exception as error:  # whatever an architecture raises here, it is not one that the loop can work with
-        raise CacheError(f"{model.config.model_type!r} cannot be run: {first_line(error)}") from error
-
-
-@torch.inference_mode()
-def agrees(session: ModelSession, sample: Sample) -> bool:
-    """Whether reading the sample in pieces, with a step back between them, gives its logits but for rounding.
-
-    A quantised model jumps where a last digit moves an input over an edge, by as much as quantising moved it: there
-    the logits have to go together, no more.
-    """
-    ids, plain = sample.ids, sample.logits
-    if not plain.isfinite().all():
-        return True  # there is nothing to compare; whoever uses such logits is told
-    last = min(3, len(ids))
-    aside = [*ids[:-last], ids[0], ids[0]][: len(ids)]
-    session.read(aside, last=min(2, len(aside)))
-    pieces = session.read(ids, last=last).float()
-    if is_quantised(session.model):
-        together = torch.corrcoef(torch.stack([pieces.flatten(), plain[-last:].flatten()]))[0, 1]
-        return bool(together > 0.8)
-    scale = plain.abs().max().clamp(min=1e-6)
-    return bool((pieces - plain[-last:]).abs().max() <= session.rounding * scale)
-
-
-def check_cache(model: PreTrainedModel, sample: Sample | None = None) -> None:
-    """Raise `CacheError` unless reading in pieces, with a step back between them, gives the logits of one plain pass.
-
-    Architectures differ in how they use masks and positions; a few tokens through each path tell whether this one
-    does what the loop relies on. `sample` is what `sample_of` returned, if that is known.
-    """
-    sample = sample or sample_of(model)
-    name = repr(model.config.model_type)
-    try:
-        same = agrees(ModelSession(model), sample)
-    except CacheError:
-        raise
-    except Exception as error:
-        raise CacheError(f"{name} does not work with a position-addressed cache: {first_line(error)}") from error
-    if not same:
-        raise CacheError(
-            f"{name} gives other logits when it reads a text in pieces than in one pass, "
-            "so its cache cannot be addressed by position and guesses could not be taken back."
-        )
-
-
-def is_quantised(model: PreTrainedModel) -> bool:
-    """Whether weights are stored in fewer bits than they are computed with, by torchao or by the checkpoint."""
-    if any(hasattr(weight, "qdata") for weight in model.parameters()):
-        return True
-    stored = getattr(model.config, "quantization_config", None)
-    return stored is not None and not getattr(stored, "dequantize", False)

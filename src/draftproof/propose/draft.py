@@ -65,9 +65,9 @@ class Draft:
         self._start = max(0, len(prompt) - self._context)
         self._looked = self._start
         view = self._view(prompt)
-        self.session.reset(reserve - self._start)
-        if len(view) > 1:
-            self.session.read(view[:-1])
+        before = view[:-1]
+        if self.session.begin(before, reserve - self._start) < len(before):
+            self.session.read(before)
 
     def hear(self, proposal: Proposal, verdict: Verdict) -> None:
         """What the target kept is read off the text of the next round."""

@@ -85,6 +85,7 @@ _ROWS: Sequence[tuple[str, Callable[[Generation], str]]] = (
     ("one target pass (median)", lambda g: _ms(g.target_pass_s)),
     ("one draft pass (median)", lambda g: _ms(g.draft_pass_s)),
     ("reading the prompt", lambda g: _ms(g.seconds.prompt_s)),
+    ("  of its tokens, held from before", lambda g: _optional(g.prompt_tokens_reused)),
     ("everything but the passes", lambda g: _ms(g.seconds.overhead_s)),
 )
 

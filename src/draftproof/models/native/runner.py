@@ -17,6 +17,8 @@ from draftproof.models.span import Cache, Rows, Span, refuse_shared
 class NativeRunner:
     """Compiled passes on the CPU. A row's bits depend on its own text only, whoever shares the pass."""
 
+    steady = True
+
     def __init__(self, decoder: NativeDecoder) -> None:
         self._decoder = decoder
         self.width = decoder.width
