@@ -42,7 +42,7 @@ class Bigrams:
             text.append(after.most_common(1)[0][0])
         return Proposal(tuple(text[len(sequence) :]), source="bigrams")
 
-    def hear(self, proposal, verdict):
+    def hear(self, proposal, verdict, states):
         self.heard.append((proposal, verdict))
 
 
@@ -64,7 +64,7 @@ class Offers:
         self.fail("propose")
         return self.proposal
 
-    def hear(self, proposal, verdict):
+    def hear(self, proposal, verdict, states):
         self.fail("hear")
 
 
@@ -116,6 +116,35 @@ def test_a_proposer_hears_what_became_of_its_guesses():
     made = Speculator(random_model(), proposer, k=3).generate(PROMPT * 3, max_new_tokens=30)
     heard = [(proposal.tokens, verdict.accepted) for proposal, verdict in proposer.heard]
     assert heard == [(r.proposed, r.accepted) for r in made.rounds]
+
+
+class Head(Offers):
+    """Guesses the token that the target's own head would put behind the state before: it learns from hidden states."""
+
+    wants_states = True
+
+    def __init__(self, head):
+        super().__init__()
+        self.head, self.heard = head, []
+
+    @torch.inference_mode()
+    def hear(self, proposal, verdict, states):
+        self.heard.append(states)
+        self.proposal = Proposal((int(self.head(states[-1]).argmax()),) * 2, source="head")
+
+
+@pytest.mark.parametrize("compile", ["on", "off"])
+def test_a_proposer_may_learn_from_hidden_states(compile):
+    model = random_model()
+    head = Head(model.lm_head)
+    speculator = Speculator(model, head, k=3, compile=compile)
+    made = speculator.generate(PROMPT, max_new_tokens=30)
+    assert made.tokens == Speculator(model).generate(PROMPT, max_new_tokens=30).tokens and not made.warnings
+    assert [len(states) for states in head.heard] == [r.accepted + 1 for r in made.rounds]
+    with torch.inference_mode():
+        best = [tuple(model.lm_head(states).argmax(-1).tolist()) for states in head.heard]
+    for chosen, r in zip(best, made.rounds, strict=True):  # a state's logits choose the token that follows it
+        assert chosen[: len(r.tokens)] == r.tokens
 
 
 BAD = [

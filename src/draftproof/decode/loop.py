@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from draftproof.clock import Clock
 from draftproof.control import Controller, controller_of
 from draftproof.decode.request import Request, StopRule
-from draftproof.models.session import Session, Whole
+from draftproof.models.session import ModelSession, Session, Whole
 from draftproof.propose.base import Proposer
 from draftproof.records import Generation, Round
 from draftproof.sampling.sampler import Sampler
@@ -59,7 +60,10 @@ class Decoding:
         request.propose()
         sequence, last = request.wanted
         whole = Whole(request.reserve, self._prompt)  # another request may have been read meanwhile
-        return request.settle(self._target.read(sequence, last, whole))
+        if not request.wants_states:
+            return request.settle(self._target.read(sequence, last, whole))
+        rows = cast("ModelSession", self._target).rows(sequence, last, whole, states=True)
+        return request.settle(rows.logits, states=rows.states)
 
     def begin(self) -> None:
         """Read the prompt into both models, all but its last token; the first round does this if nobody did."""

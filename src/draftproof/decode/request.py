@@ -92,6 +92,11 @@ class Request:
         return self._stop.reason is not None
 
     @property
+    def wants_states(self) -> bool:
+        """Whether its proposer learns from the target's final hidden states."""
+        return self._proposer is not None and getattr(self._proposer, "wants_states", False)
+
+    @property
     def wanted(self) -> tuple[list[int], int]:
         """What the target has to stand on, and how many of its last rows `settle` needs."""
         return [*self.sequence, *self._proposal.tokens], len(self._proposal.tokens) + 1
@@ -145,20 +150,24 @@ class Request:
             return Proposal((), fault=f"the proposer failed, and guessed nothing: {brief(error)}")
         return offered.trimmed(k, self._width, self._stop.end_tokens)
 
-    def _tell(self, proposal: Proposal, verdict: Verdict) -> None:
+    def _tell(self, proposal: Proposal, verdict: Verdict, states: Tensor | None) -> None:
         if proposal.fault:
             self._faults[proposal.fault] = None
         if self._proposer is not None:
             try:
-                self._proposer.hear(proposal, verdict)
+                own = None if states is None else states[-len(proposal.tokens) - 1 :][: verdict.accepted + 1]
+                self._proposer.hear(proposal, verdict, own)
             except Exception as error:
                 self._faults[f"the proposer failed when it heard the verdict: {brief(error)}"] = None
 
-    def settle(self, rows: Tensor, seconds: float | None = None, beside: int = 0) -> Round:
+    def settle(
+        self, rows: Tensor, seconds: float | None = None, beside: int = 0, states: Tensor | None = None
+    ) -> Round:
         """End the round with the target's `rows` `[guesses + 1, width]`: judge, keep, and say what was done.
 
         `seconds` is this request's share of a pass that it shared with `beside` rows of others; None: the time since
-        the guesses were made.
+        the guesses were made. `states` are the final hidden states of the pass's tokens, `[guesses + 1, hidden]` or
+        more before them, for a proposer that wants them.
         """
         verified = self._clock.now()
         target_s = verified - self._drafted if seconds is None else seconds
@@ -170,7 +179,7 @@ class Request:
         logprobs = None if self._logprobs is None else logprobs_of(rows, allowed, self._logprobs)
         kept: list[int] = []
         try:
-            self._tell(proposal, verdict)
+            self._tell(proposal, verdict, states)
             for token in allowed:
                 self.sequence.append(token)
                 kept.append(token)

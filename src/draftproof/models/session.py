@@ -15,7 +15,7 @@ from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.runner import NativeRunner
 from draftproof.models.quantise import is_quantised
 from draftproof.models.runner import Runner, TransformersRunner
-from draftproof.models.span import Cache, Span
+from draftproof.models.span import Cache, Rows, Span
 from draftproof.models.support import refuse_unsupported
 from draftproof.models.windows import attention_windows, window_of
 
@@ -192,17 +192,22 @@ class ModelSession:
         self.held.extend(span.tokens)
 
     def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> torch.Tensor:
+        return self.rows(sequence, last, whole).logits
+
+    def rows(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None, *, states: bool = False) -> Rows:
+        """As `read`; with `states` there come also the final hidden states of the tokens that were read last, at least
+        of `last` tokens."""
         with self._lock, torch.inference_mode():
             self._stand(whole or self._whole)
-            return self._read(sequence, last)
+            return self._read(sequence, last, states=states)
 
-    def _read(self, sequence: Sequence[int], last: int) -> torch.Tensor:
+    def _read(self, sequence: Sequence[int], last: int, *, states: bool = False) -> Rows:
         while True:
-            span = self.plan(sequence, last)
+            span = self.plan(sequence, last, states=states)
             (rows,) = self.runner.run([span])
             self.commit(span)
             if span.end == len(sequence):
-                return rows.logits
+                return rows
 
     def _refuse_beyond(self, length: int) -> None:
         if self._window is not None and length > self._window:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from draftproof.exchange import Proposal, Verdict
 from draftproof.sampling.chance import Chance
 from draftproof.sampling.sampler import Sampler
@@ -41,8 +43,13 @@ class Proposer(Protocol):
         """
         ...
 
-    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
-        """Learn what the target made of the guesses, less what was dropped of them."""
+    def hear(self, proposal: Proposal, verdict: Verdict, states: Tensor | None) -> None:
+        """Learn what the target made of the guesses, less what was dropped of them.
+
+        `states` is None unless the proposer says `wants_states = True`: then the target's final hidden states, behind
+        its last norm, of the text's last token before the round and of each guess that was kept, `[accepted + 1,
+        hidden]`; tensors of inference, so `torch.inference_mode()` or a clone is needed to compute with them.
+        """
         ...
 
 

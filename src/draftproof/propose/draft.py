@@ -69,7 +69,7 @@ class Draft:
         if self.session.begin(before, reserve - self._start) < len(before):
             self.session.read(before)
 
-    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
+    def hear(self, proposal: Proposal, verdict: Verdict, states: Any) -> None:
         """What the target kept is read off the text of the next round."""
 
     def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from draftproof.exchange import Proposal, Verdict
 from draftproof.propose.base import Terms
@@ -34,7 +35,7 @@ class Ngram:
                 return Proposal(tuple(sequence[place : place + k]), source="n-gram")
         return Proposal((), source="n-gram")
 
-    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
+    def hear(self, proposal: Proposal, verdict: Verdict, states: Any) -> None:
         """Nothing: what became text is in the text."""
 
     def _learn(self, text: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from draftproof.exchange import Proposal, Verdict
 from draftproof.sampling.chance import Chance
@@ -20,5 +21,5 @@ class Scripted:
     def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:
         return Proposal(tuple(self._script(sequence, k)), source="script")
 
-    def hear(self, proposal: Proposal, verdict: Verdict) -> None:
+    def hear(self, proposal: Proposal, verdict: Verdict, states: Any) -> None:
         pass
