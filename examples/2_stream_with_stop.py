@@ -6,7 +6,7 @@ python examples/2_stream_with_stop.py
 from draftproof import Speculator
 
 speculator = Speculator("demo-target", "demo-draft", k=3)
-stream = speculator.stream("def __init__(self", max_new_tokens=120, stop=["\n\n", "\nclass "])
+stream = speculator.stream("The for statement", max_new_tokens=120, stop=["\n\n", "\nclass "])
 for chunk in stream:
     print(chunk.text, end="", flush=True)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -271,3 +272,19 @@ def test_the_demo_shows_both_texts_the_fates_the_ledger_and_the_speedup():
         "identical: yes",
     ):
         assert part in out.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_full_disk_is_said_in_one_line():
+    command = [sys.executable, "-m", "draftproof", "run", "--target", "demo-target", "--prompt", "The", "--no-check"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*command, "--max-new-tokens", "4"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "error: cannot write to standard output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_misspelt_name_of_the_embedded_pair_is_guessed(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = invoke("run", "--target", "demo-traget", "--prompt", "x")
+    assert "Did you mean 'demo-target'?" in " ".join(out.output.split())

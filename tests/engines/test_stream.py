@@ -61,6 +61,10 @@ def test_async_readers_get_the_same_text_and_leave_the_event_loop_free(speculato
     assert threading.get_ident() not in threads
 
 
+def test_a_chunk_prints_as_its_text(speculator):
+    assert "".join(str(chunk) for chunk in begin(speculator)) == "".join(chunk.text for chunk in begin(speculator))
+
+
 @pytest.mark.parametrize("then", ["async", "sync", "readable"])
 def test_a_cancelled_reader_loses_no_round(speculator, monkeypatch, then):
     stream = begin(speculator)

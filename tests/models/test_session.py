@@ -112,6 +112,8 @@ def test_the_text_ends_where_the_targets_window_does(prompt, k):
     made = Speculator(model, model, k=k).generate(ids, max_new_tokens=200)
     assert len(ids) + len(made.tokens) == 64
     assert made.finish_reason == "length"
+    assert [warning.split(",")[0] for warning in made.warnings] == ["the target's window of 64 tokens is full"]
+    assert not Speculator(model, model, k=k).generate(ids, max_new_tokens=64 - len(ids)).warnings
     assert made.tokens == Speculator(model).generate(ids, max_new_tokens=200).tokens
     with pytest.raises(ConfigError, match="window"):
         Speculator(model).generate([1] * 64)

@@ -25,6 +25,7 @@ _ELSEWHERE = {
     **names_elsewhere(SETTINGS, NO_SETTINGS),
     "ignore_eos": "ignore_end",
     "num_return_sequences": "n",
+    "target": "model",
 }
 """What others call it, and what it is called here; an option of the command line may stand for several of Python's."""
 Command = Callable[..., None]

@@ -187,6 +187,8 @@ def _result(
         told.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")
     if recipe.n > 1 and generation.seed is None:
         told.insert(0, f"temperature is 0 (greedy), so all {recipe.n} texts are the same")
+    if recipe.repeats > 1 and not recipe.check:
+        told.insert(0, f"repeats is {recipe.repeats}, and nothing is timed without the check")
     told = [*doubt_escapes(recipe.options.stop), *told]
     return RunResult(
         machine=read_machine(),

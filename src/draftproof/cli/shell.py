@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import typer
 
 from draftproof.cli.options import in_switches
-from draftproof.errors import ConfigError, DivergenceError, DraftproofError
+from draftproof.errors import ConfigError, DivergenceError, DraftproofError, ResultError
 from draftproof.files.adapter import check_here
 from draftproof.files.find import find
 from draftproof.reading import STANDARD
@@ -212,9 +212,15 @@ def tell(out: Console, kind: Literal["note", "warning"], text: str) -> None:
 def show(pieces: Iterable[str], *, aside: bool = False) -> None:
     """Write text as it comes, or to standard error if `aside`; terminals are shown control characters, not given."""
     out = sys.stderr if aside else sys.stdout
-    for piece in pieces:
-        out.write(piece.translate(_VISIBLE) if out.isatty() else piece)
-        out.flush()
+    try:
+        for piece in pieces:
+            out.write(piece.translate(_VISIBLE) if out.isatty() else piece)
+            out.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # what is still held would fail again at the end
+        raise ResultError(f"cannot write to standard {'error' if aside else 'output'}: {error.strerror}.") from error
 
 
 _VISIBLE = {i: 0x2400 + i for i in range(32) if chr(i) not in "\n\t"} | {127: 0x2421}

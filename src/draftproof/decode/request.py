@@ -32,6 +32,9 @@ class StopRule(Protocol):
     @property
     def end_tokens(self) -> frozenset[int]: ...
 
+    @property
+    def warning(self) -> str | None: ...
+
     def push(self, token: int) -> bool: ...
 
     def cancel(self) -> None: ...
@@ -228,7 +231,7 @@ class Request:
                 overhead_s=sum(r.overhead_s for r in rounds),
                 total_s=0.0 if self._started is None else self._left - self._started - self._waited_s,
             ),
-            warnings=tuple(self._faults),
+            warnings=(*self._faults, *([self._stop.warning] if self._stop.warning else [])),
             verify="greedy" if self._sampler is None else self._sampler.rule,
             seed=self._seed,
             sample=self._sample,

@@ -15,7 +15,7 @@ class Stop:
 
     `limit` counts generated tokens. A stop string may straddle tokens, and may name special tokens, which are not
     shown; the text ends before it, and the tokens end with the one that completed it. The text of an end token is left
-    out, and no part of a stop string.
+    out, and no part of a stop string. `at_limit` is what has to be said of a text that the limit ends.
     """
 
     def __init__(
@@ -25,12 +25,14 @@ class Stop:
         end_tokens: Collection[int] = (),
         strings: Sequence[str] = (),
         text: TextStream | None = None,
+        at_limit: str | None = None,
     ) -> None:
         if strings and text is None:
             raise ConfigError("stop strings need a tokenizer; give one, or stop by token ids.")
         if not all(strings):
             raise ConfigError("a stop string is empty; it would end every text at once.")
         self._remaining = limit
+        self._at_limit = at_limit
         self.end_tokens = frozenset(end_tokens)
         self._stream = text
         self._special = {} if text is None or not strings else text.special_tokens()
@@ -45,6 +47,11 @@ class Stop:
     def remaining(self) -> int:
         """How many tokens the limit still allows."""
         return self._remaining
+
+    @property
+    def warning(self) -> str | None:
+        """What has to be said of how the text ended, if anything."""
+        return self._at_limit if self.reason == "length" else None
 
     def push(self, token: int) -> bool:
         """Add one token; return whether the text ends with it."""

@@ -37,6 +37,7 @@ class Criteria:
         ends = [one.eos_token_id for one in criteria if isinstance(one, EosTokenCriteria)]
         self.end_tokens = frozenset(int(token) for one in ends for token in torch.as_tensor(one).flatten())
         """Tokens that end the text by themselves."""
+        self.warning: str | None = None
         self.text = ""
         self.reason: FinishReason | None = None
         self.match: int | str | None = None

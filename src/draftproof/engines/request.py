@@ -52,16 +52,22 @@ def seeded_as(generation: Generation, options: Options | None) -> Options:
 
 def stop_of(target: Loaded, prompt: Sequence[int], options: Options, window: int | None) -> Stop:
     """Return what ends the text. Raises `ConfigError` for a prompt that fills the target's window."""
-    limit = options.max_new_tokens
+    limit, at_limit = options.max_new_tokens, None
     if window is not None:
         if len(prompt) >= window:
             raise ConfigError(
                 f"the prompt has {len(prompt)} tokens and the target's window holds {window}; shorten the prompt."
             )
-        limit = min(limit, window - len(prompt))
+        if limit > window - len(prompt):
+            limit = window - len(prompt)
+            at_limit = (
+                f"the target's window of {window} tokens is full, so the text ended after {limit} of the "
+                f"{options.max_new_tokens} that were asked for"
+            )
     return Stop(
         limit=limit,
         end_tokens=end_tokens_for(target, options),
         strings=options.stop,
         text=None if target.tokenizer is None else TextStream(target.tokenizer, prompt),
+        at_limit=at_limit,
     )

@@ -23,6 +23,9 @@ class Chunk:
     """Newly readable text; it is final, and may be empty."""
     round: Round
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class Stream(Iterator[Chunk], AsyncIterator[Chunk]):
     """A text as it is written, round by round; `generation` is its record, at the end or (`cancelled`) before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from draftproof.errors import ConfigError, LoadError, brief
@@ -50,6 +51,11 @@ def _find_here(name: str) -> Path | None:
     return None
 
 
+def _meant(name: str) -> str:
+    near = get_close_matches(name, EMBEDDED, 1, 0.8)
+    return f"Did you mean {near[0]!r}? " if near else ""
+
+
 def download(name: str, revision: str | None = None, code: bool = False) -> Path:
     """Return the folder with the files of a hub name. Raises `LoadError`."""
     from huggingface_hub import snapshot_download
@@ -60,5 +66,5 @@ def download(name: str, revision: str | None = None, code: bool = False) -> Path
     except Exception as error:  # the hub's client raises a dozen unrelated kinds; each means the same to the user
         raise LoadError(
             f"{name!r} is neither a folder or file here nor to be had from the model hub ({type(error).__name__}: "
-            f"{brief(error).rstrip('.')}). Check the spelling and the network, or give a folder."
+            f"{brief(error).rstrip('.')}). {_meant(name)}Check the spelling and the network, or give a folder."
         ) from error
