@@ -145,6 +145,9 @@ def test_a_model_that_finds_its_place_by_the_caches_length_is_never_padded():
     theirs = target.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=118, do_sample=False)
     assert made.tokens == tuple(theirs[0, len(PROMPT) :].tolist())
     assert made.counts.discarded
+    runner = TransformersRunner(target)
+    with pytest.raises(ConfigError, match="no trees"):
+        runner.run([Span(runner.cache(), [1, 2, 3], 0, parents=[-1, -1, 0])])
     half = Speculator(target.to(torch.bfloat16), target, k=4)
     assert half.numerics.kind == "fast"
     assert "near ties" in half.numerics.reason

@@ -195,3 +195,87 @@ def test_what_contradicts_itself_is_refused(passes):
         runner.run([Span(cache, [1], 0), Span(cache, [1], 1)])
     with pytest.raises(ConfigError, match="this runner made"):
         runner.run([Span(other.cache(), [1], 0)])
+
+
+BRANCHES = [-1, 0, 0, 1, 2, -1, 5, 3, 3, 7]
+"""Three branches behind the text, and one of them that forks twice."""
+
+
+def path_to(token, parents=BRANCHES):
+    found = []
+    while token >= 0:
+        found.append(token)
+        token = parents[token]
+    return found[::-1]
+
+
+@pytest.mark.parametrize("before", [0, 5, 16, 30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", NATIVE)
+@torch.inference_mode()
+def test_compiled_a_token_of_a_tree_has_the_bits_of_the_chain_of_its_ancestors(name, dtype, before):
+    runner = NativeRunner(decoder(name, dtype))
+    prompt, guesses = text(5, before), text(6, len(BRANCHES))
+    cache, beside = runner.cache(), runner.cache()
+    if prompt:
+        runner.run([Span(cache, prompt, 0, 0)])
+    tree = Span(cache, guesses, before, len(guesses), parents=BRANCHES, states=True)
+    rows = runner.run([Span(beside, text(7, 6), 0), tree, Span(runner.cache(), text(8, 3), 0, 0)])[1]
+    for token in range(len(BRANCHES)):
+        path = [*prompt, *(guesses[i] for i in path_to(token))]
+        chain = alone(runner, path)
+        assert torch.equal(rows.logits[token], chain.logits[-1])
+        assert torch.equal(rows.states[token], chain.states[-1])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@torch.inference_mode()
+def test_through_transformers_a_tree_gives_the_rows_of_its_chains_but_for_rounding(name):
+    runner = TransformersRunner(build(name))
+    prompt, guesses = text(5, 20), text(6, len(BRANCHES))
+    cache = runner.cache()
+    runner.run([Span(cache, prompt, 0, 0)])
+    (rows,) = runner.run([Span(cache, guesses, 20, len(guesses), parents=BRANCHES)])
+    for token in range(len(BRANCHES)):
+        chain = alone(runner, [*prompt, *(guesses[i] for i in path_to(token))])
+        assert torch.allclose(rows.logits[token], chain.logits[-1], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 6, 8, 9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("passes", ["compiled", "transformers"])
+@pytest.mark.parametrize("name", ["llama", "mistral-window"])
+@torch.inference_mode()
+def test_the_path_that_is_kept_is_moved_behind_the_text(name, passes, dtype, kept):
+    model = build(name).to(dtype)
+    runner = NativeRunner(NativeDecoder(model)) if passes == "compiled" else TransformersRunner(model)
+    prompt, guesses = text(5, 21), text(6, len(BRANCHES))
+    cache, path = runner.cache(), path_to(kept)
+    runner.run([Span(cache, prompt, 0, 0)])
+    runner.run([Span(cache, guesses, 21, 0, parents=BRANCHES)])
+    cache.move([21 + i for i in path], 21)
+    whole, more = [*prompt, *(guesses[i] for i in path)], text(7, 9)
+    (rows,) = runner.run([Span(cache, more, len(whole), len(more))])
+    wanted = alone(runner, [*whole, *more]).logits[-len(more) :]
+    if passes == "compiled":
+        assert torch.equal(rows.logits, wanted)
+    else:
+        rough = 1e-3 if dtype == torch.float32 else 0.1 * float(wanted.abs().max())
+        assert torch.allclose(rows.logits, wanted, rtol=1e-3, atol=rough)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral-window"])
+@torch.inference_mode()
+def test_a_tree_with_gaps_between_its_positions_is_the_chains_with_these_gaps(name):
+    runner = NativeRunner(decoder(name, torch.bfloat16))
+    prompt, guesses = text(5, 20), text(6, len(BRANCHES))
+    places = [20 + 3 * len(path_to(i)) for i in range(len(BRANCHES))]
+    cache = runner.cache()
+    runner.run([Span(cache, prompt, 0, 0)])
+    (rows,) = runner.run([Span(cache, guesses, 20, 10, positions=places, parents=BRANCHES)])
+    for token in range(len(BRANCHES)):
+        path = path_to(token)
+        other = runner.cache()
+        runner.run([Span(other, prompt, 0, 0)])
+        (chain,) = runner.run([Span(other, [guesses[i] for i in path], 20, positions=[places[i] for i in path])])
+        assert torch.equal(rows.logits[token], chain.logits[-1])

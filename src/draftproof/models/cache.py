@@ -122,6 +122,15 @@ class PositionCache(Cache):  # type: ignore[misc]
                 kept = _rounded(self.standing.reserved)
                 layer.keys, layer.values = layer.keys[:, :, :kept].clone(), layer.values[:, :, :kept].clone()
 
+    @torch.inference_mode()
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Put what lies in `slots`, in their order, into the slots from `start` on."""
+        for layer in self.layers:
+            if layer.is_initialized:
+                index = torch.tensor(slots, device=layer.keys.device)
+                for states in (layer.keys, layer.values):
+                    states[:, :, start : start + len(slots)] = states[:, :, index]
+
 
 class _StackedLayer(CacheLayerMixin):  # type: ignore[misc]
     """One layer of several caches, side by side."""

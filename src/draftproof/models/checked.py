@@ -61,6 +61,6 @@ class Checked:
 def _sources() -> str:
     """A digest of the code that runs models."""
     digest = hashlib.sha256()
-    for source in sorted((*ROOT.rglob("*.py"), *ROOT.rglob("*.cpp"))):
+    for source in sorted((*ROOT.rglob("*.py"), *ROOT.rglob("*.cpp"), *ROOT.rglob("*.h"))):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:20]

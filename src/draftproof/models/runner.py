@@ -78,7 +78,8 @@ class TransformersRunner:
         self._keep_name = "logits_to_keep" if "logits_to_keep" in parameters else None
         self.attention_windows = attention_windows(config)
         self._additive = config._attn_implementation == "eager"
-        self._one_by_one = shape is not None or masks_by_length(model)
+        self._by_length = masks_by_length(model)
+        self._one_by_one = shape is not None or self._by_length
         head = model.get_output_embeddings()
         self._width = int(config.vocab_size if head is None else head.weight.shape[0])
 
@@ -113,6 +114,10 @@ class TransformersRunner:
         return torch.stack(written).tolist(), torch.stack(logits).tolist()
 
     def _alone(self, span: Span) -> Rows:
+        if span.parents is not None and self._by_length:
+            raise ConfigError(
+                f"{self.model.config.model_type!r} finds its place by the cache's length, and reads no trees."
+            )
         if span.positions is not None or span.parents is not None or span.states:
             return self._together([span])[0]
         ids = torch.tensor([list(span.tokens)], device=self.model.device)

@@ -21,6 +21,11 @@ class Cache(Protocol):
         """
         ...
 
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Put what lies in `slots`, in their order, into the slots `start`, `start` + 1, …: of a tree the path that was
+        kept, behind the text before."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

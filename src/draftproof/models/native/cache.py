@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from draftproof.models.native.decoder import NativeDecoder
@@ -37,17 +39,34 @@ class NativeCache:
             most = slots + AHEAD
             self._resize(max(slots, min(self._reserved, most), min(2 * self.capacity, most)))
 
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Put what lies in `slots`, in their order, into the slots from `start` on."""
+        keys, values = self._states()
+        per_step = keys.shape[-1]
+        source, target = torch.tensor(slots), torch.arange(start, start + len(slots))
+        keys[:, :, target // LANES, :, target % LANES] = keys[:, :, source // LANES, :, source % LANES]
+        into, per = (target // per_step, target % per_step), (source // per_step, source % per_step)
+        values[:, :, :, into[0], :, into[1]] = values[:, :, :, per[0], :, per[1]]
+
+    def _states(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Views of the keys `[layers, heads, panels of slots, steps, 16 slots, in a step]`, and of the values `[layers,
+        heads, panels of the head, steps of slots, 16, in a step]`, as the kernels lay them out."""
+        layers, _, kv_heads, head_dim = self.decoder.kv_shape
+        per_step = 4 // self.decoder.dtype.itemsize
+        both = self._data.view(self.decoder.dtype)
+        keys = (layers, kv_heads, self.capacity // LANES, head_dim // per_step, LANES, per_step)
+        values = (layers, kv_heads, head_dim // LANES, self.capacity // per_step, LANES, per_step)
+        return both[:, 0].view(keys), both[:, 1].view(values)
+
     def _resize(self, slots: int) -> None:
         capacity = -(-slots // LANES) * LANES
-        kept = min(capacity, self.capacity)
-        layers, _, kv_heads, head_dim = shape = self.decoder.kv_shape
-        size = self.decoder.dtype.itemsize
-        data = torch.zeros((*shape[:3], capacity * head_dim * size), dtype=torch.uint8)
-        if kept:
-            was = self._data.view(*shape[:3], -1)
-            lasting = kept * head_dim * size
-            data[:, 0, :, :lasting] = was[:, 0, :, :lasting]  # keys lie position by position
-            panels = (layers, kv_heads, head_dim // LANES, -1)  # values lie panel by panel
-            lasting = kept * LANES * size
-            data[:, 1].view(panels)[..., :lasting] = was[:, 1].view(panels)[..., :lasting]
-        self._data, self.capacity = data, capacity
+        layers, both, kv_heads, head_dim = self.decoder.kv_shape
+        size = capacity * head_dim * self.decoder.dtype.itemsize
+        old, kept = self._states() if self.capacity else (), min(capacity, self.capacity)
+        self._data = torch.zeros((layers, both, kv_heads, size), dtype=torch.uint8)
+        self.capacity = capacity
+        if old:
+            keys, values = self._states()
+            keys[:, :, : kept // LANES] = old[0][:, :, : kept // LANES]
+            steps = kept // keys.shape[-1]
+            values[:, :, :, :steps] = old[1][:, :, :, :steps]

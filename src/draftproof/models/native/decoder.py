@@ -73,24 +73,24 @@ class NativeDecoder:
         family = config.model_type
         embedding_scale = float(torch.tensor(config.hidden_size**0.5, dtype=self.dtype)) if gemma else 1.0
         self.structure = native.Model(
-            len(body.layers),
-            config.hidden_size,
-            heads,
-            kv_heads,
-            head_dim,
-            2 * self.ropes[0][0].numel(),
-            config.intermediate_size,
-            ACTIVATIONS[type(body.layers[0].mlp.act_fn).__name__],
-            config.rms_norm_eps,
-            float(body.layers[0].self_attn.scaling),
-            embedding_scale,
-            (family == "gemma2" and config.attn_logit_softcapping) or 0.0,
-            (family in ("gemma2", "gemma3_text") and config.final_logit_softcapping) or 0.0,
-            KINDS[self.dtype],
-            layers,
-            self._norm(body.norm, gemma),
-            packed_head,
-            packed_embedding,
+            layers=len(body.layers),
+            hidden=config.hidden_size,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            rotated=2 * self.ropes[0][0].numel(),
+            intermediate=config.intermediate_size,
+            activation=ACTIVATIONS[type(body.layers[0].mlp.act_fn).__name__],
+            epsilon=config.rms_norm_eps,
+            attention_scale=float(body.layers[0].self_attn.scaling),
+            embedding_scale=embedding_scale,
+            attention_cap=(family == "gemma2" and config.attn_logit_softcapping) or 0.0,
+            logit_cap=(family in ("gemma2", "gemma3_text") and config.final_logit_softcapping) or 0.0,
+            cache_kind=KINDS[self.dtype],
+            layer=layers,
+            final_norm=self._norm(body.norm, gemma),
+            head=packed_head,
+            embedding=packed_embedding,
         )
         if consume:
             model.to("meta")
@@ -178,16 +178,10 @@ class NativeDecoder:
             first += count
         self._kept.append(packed)
         self.weight_bytes += packed.numel()
-        return native.Matrix(packed.data_ptr(), None, None, None, len(whole) * LANES, steps, kind)
+        return native.Matrix(data=packed.data_ptr(), rows=len(whole) * LANES, steps=steps, kind=kind)
 
     def _panels(self, weight: Tensor, steps: int, into: Tensor) -> None:
-        self.library.draftproof_pack(
-            ctypes.c_void_p(into.data_ptr()),
-            ctypes.c_void_p(weight.data_ptr()),
-            ctypes.c_int64(weight.shape[0]),
-            ctypes.c_int64(steps),
-            ctypes.c_int64(into.stride(0)),
-        )
+        self.library.draftproof_pack(into.data_ptr(), weight.data_ptr(), weight.shape[0], steps, into.stride(0))
 
 
 def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]:

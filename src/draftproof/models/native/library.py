@@ -17,9 +17,12 @@ from pathlib import Path
 
 from draftproof.errors import CompileError
 from draftproof.files.cache import cache_folder, processor
+from draftproof.models.native.structures import declare
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp")
+"""What is compiled; it includes the headers beside it."""
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp", "-ffp-contract=off", "-Wno-psabi")
+"""Without contraction the sources alone say which products and sums are rounded once (see `fused` in vectors.h)."""
 
 
 SLOWER = (
@@ -58,7 +61,9 @@ def library(*, wait: bool = True, slower: bool = True) -> ctypes.CDLL:
 @functools.cache
 def _loaded(target: Path) -> ctypes.CDLL:
     # its OpenMP is the one that torch has loaded: two pools of threads would spin against each other
-    return ctypes.CDLL(str(target))
+    found = ctypes.CDLL(str(target))
+    declare(found)
+    return found
 
 
 def _target() -> Path:
@@ -92,7 +97,8 @@ def _fingerprint(compiler: tuple[str, ...]) -> str:
     """Of what the kernels depend on; the compiler counts by its file, since asking it for its version takes time."""
     found = [Path(path).resolve() for path in map(shutil.which, compiler) if path]
     files = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
-    parts = (SOURCE.read_text(), " ".join(FLAGS), *compiler, *files, platform.machine(), processor())
+    sources = (source.read_text() for source in (SOURCE, *sorted(SOURCE.parent.glob("*.h"))))
+    parts = (*sources, " ".join(FLAGS), *compiler, *files, platform.machine(), processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 

@@ -15,7 +15,10 @@ from draftproof.models.span import Cache, Rows, Span, refuse_shared
 
 
 class NativeRunner:
-    """Compiled passes on the CPU. A row's bits depend on its own text only, whoever shares the pass."""
+    """Compiled passes on the CPU. A row's bits depend on its own text only, whoever shares the pass.
+
+    A token of a tree has the bits that it has at the end of the chain of its ancestors.
+    """
 
     steady = True
 
@@ -38,7 +41,7 @@ class NativeRunner:
         logits = torch.empty(sum(span.last for span in spans), decoder.structure.head.rows)
         angles, tables = decoder.angles(max(max(span.placed()) for span in spans) + 1)
         decoder.library.draftproof_run(
-            ctypes.byref(decoder.structure), ctypes.byref(angles), into, len(spans), ctypes.c_void_p(logits.data_ptr())
+            ctypes.byref(decoder.structure), ctypes.byref(angles), into, len(spans), logits.data_ptr()
         )
         del held, tables
         rows = torch.split(logits[:, : self.width], [span.last for span in spans])
@@ -76,18 +79,17 @@ class NativeRunner:
         if min(span.tokens) < 0 or max(span.tokens) >= self.width:
             some = list(span.tokens[:8])
             raise ConfigError(f"token ids must lie between 0 and {self.width - 1}, got {some}.")
-        if span.parents is not None:
-            raise ConfigError("compiled passes read chains, no trees.")
         cache.need(span.end + ahead)
         into.place.cache, into.place.capacity = cache.address, cache.capacity
         into.count, into.start, into.last = len(span.tokens), span.start, span.last
         tokens = _integers(span.tokens)
         into.tokens = ctypes.addressof(tokens)
-        if span.positions is None:
-            return [tokens]
-        positions = _integers(span.positions)
-        into.positions = ctypes.addressof(positions)
-        return [tokens, positions]
+        held: list[object] = [tokens]
+        for name, values in (("positions", span.positions), ("parents", span.parents)):
+            if values is not None:
+                held.append(whole := _integers(values))
+                setattr(into, name, ctypes.addressof(whole))
+        return held
 
 
 def _integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
