@@ -149,19 +149,6 @@ def test_going_back_is_writing_again(dtype):
     assert torch.equal(read(cache, IDS[20:60], 20, 40), rows_in_pieces(decoder, [60])[20:])
 
 
-def test_a_cache_that_grows_keeps_its_bits():
-    decoder = NativeDecoder(random_model().to(torch.bfloat16))
-    large = NativeCache(decoder)
-    large.need(200)
-    small, sizes, start = NativeCache(decoder), set(), 0
-    for size in (5, 11, 1, 16, 27):
-        assert torch.equal(*(read(c, IDS[start : start + size], start, size) for c in (small, large)))
-        start += size
-        sizes.add(small.capacity)
-    assert len(sizes) > 2
-    assert large.capacity == 208
-
-
 @pytest.mark.parametrize("tokens", [[7], IDS[:20]])
 def test_writing_is_reading_the_most_likely_token_again_and_again(tokens):
     decoder = NativeDecoder(random_model())

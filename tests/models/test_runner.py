@@ -202,7 +202,8 @@ def test_a_replayed_pass_is_the_pass(name, traced):
     plain = ModelSession(model)
     wanted = plain.read(IDS[:36], last=17)
     assert (torch.cat(rows) - wanted).abs().max() < 1e-4 * wanted.abs().max()
-    assert len(session.cache.captured) == 3  # 20 tokens, 1 and 4
+    shapes = [key[0] for key in session.cache.captured]
+    assert {20, 1, 4} <= {*shapes} and len({*shapes}) == len(shapes)
 
 
 @pytest.mark.parametrize("shape", [None, 5])
@@ -219,14 +220,14 @@ def test_texts_from_graphs_are_plain_decodings(shape, traced):
     assert traced
 
 
-def test_graphs_of_a_cache_of_another_length_are_given_up(traced):
-    session = ModelSession(random_model(), graphs=True)
-    for reserve in (60, 600, 60):
-        session.forget()
-        session.begin((), reserve)
-        session.read(IDS[:20])
-        session.read(IDS[:21])
-        assert len({key[1] for key in session.cache.captured}) == 1
+def test_graphs_of_a_cache_of_another_length_are_given_up(traced, monkeypatch):
+    monkeypatch.setattr("draftproof.models.room.BLOCK", 16)
+    session, seen = ModelSession(random_model(), graphs=True), set()
+    for end in (*range(20, 40), 21, 22):
+        session.read(IDS[:end])
+        (found,) = {key[1] for key in session.cache.captured}
+        seen.add(found)
+    assert seen == {32, 48}
 
 
 def test_a_model_that_cannot_be_captured_is_told(monkeypatch):

@@ -76,17 +76,6 @@ def test_stale_entries_filled_with_huge_numbers_never_change_a_bit(name):
     assert all(torch.equal(a, b) for a, b in zip(clean, poisoned, strict=True))
 
 
-def test_a_cache_that_grows_keeps_its_bits(model, monkeypatch):
-    monkeypatch.setattr("draftproof.models.cache.BLOCK", 16)
-    small, large = ModelSession(model), ModelSession(model)
-    large.begin((), 200)
-    ids = [(7 * i) % 300 for i in range(100)]
-    for end in range(10, 100, 9):
-        assert torch.equal(small.read(ids[:end]), large.read(ids[:end]))
-    assert large.cache.layers[0].keys.shape[2] == 208
-    assert small.cache.layers[0].keys.shape[2] < 208
-
-
 def test_proposals_are_those_of_a_draft_without_a_cache(model):
     draft = noisy(model, 0.1)
     speculator = Speculator(model, draft, k=4)
@@ -168,23 +157,6 @@ def test_what_an_architecture_raises_in_the_check_is_a_cache_error():
     shape = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     with pytest.raises(CacheError, match="falcon"):
         check_cache(FalconForCausalLM(FalconConfig(**shape, alibi=True)).eval())
-
-
-def test_a_limit_is_not_an_allocation_and_a_large_cache_is_given_back(monkeypatch):
-    from draftproof.testing import random_model
-
-    monkeypatch.setattr("draftproof.models.cache.AHEAD", 512)
-    model = random_model(max_position_embeddings=2_000_000, num_hidden_layers=1)
-    speculator = Speculator(model)
-    session = speculator._target_session
-    session.begin((), 1_000_000)
-    session.read([1] * 10)
-    assert session.cache.layers[0].keys.shape[2] <= 1024
-    session.read([1] * 5000)
-    assert session.cache.layers[0].keys.shape[2] >= 5000
-    session.begin((), 20)
-    session.read([1] * 10)
-    assert session.cache.layers[0].keys.shape[2] <= 1024
 
 
 def test_two_threads_may_use_one_speculator(model):
@@ -283,17 +255,3 @@ def test_two_requests_in_turns_write_what_each_writes_alone(model, numerics):
         assert mine.tokens == theirs.tokens[:written] and written >= 8
         if numerics == "fixed":
             assert mine.logprobs == theirs.logprobs[:written]
-
-
-def test_a_compiled_cache_grows_with_its_text_and_is_given_back():
-    from draftproof.testing import random_model
-
-    model = random_model(max_position_embeddings=2_000_000, num_hidden_layers=1)
-    session = Speculator(model, compile="on")._target_session
-    session.begin((), 1_000_000)
-    session.read([1] * 10)
-    assert session.cache.capacity <= 4200
-    session.read([1] * 20_000)
-    assert session.cache.capacity >= 20_000
-    session.begin([1] * 10, 20)
-    assert session.cache.capacity <= 4200

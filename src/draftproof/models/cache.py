@@ -13,11 +13,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from draftproof.models.graph import Graph
-
-BLOCK = 256
-"""The cache grows by multiples of this many positions."""
-AHEAD = 4096
-"""At most this many positions are allocated ahead of the text: a limit is not yet a length."""
+from draftproof.models.room import far_too_much, room_for
 
 
 @dataclass(slots=True)
@@ -28,8 +24,8 @@ class _Standing:
     end: int = 0
     seen: int = 0
     """Slots that the pass is handed; the mask hides those behind its own."""
-    reserved: int = 0
-    whole: bool = False
+    room: int = 0
+    """Slots that there has to be memory for."""
     index: torch.Tensor | None = None
     """The slots as a tensor, where a pass is captured and will be replayed at other slots."""
 
@@ -57,9 +53,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         start, end, seen = self.standing.start, self.standing.end, self.standing.seen
         assert self.keys is not None and self.values is not None
         if self.keys.shape[2] < seen:
-            wanted = max(seen, min(self.standing.reserved, end + AHEAD), min(2 * self.keys.shape[2], end + AHEAD))
-            capacity = _rounded(wanted)
-            self.keys, self.values = _grown(self.keys, capacity), _grown(self.values, capacity)
+            self.keys, self.values = (_grown(states, self.standing.room) for states in (self.keys, self.values))
         if self.standing.index is None:
             self.keys[:, :, start:end] = key_states
             self.values[:, :, start:end] = value_states
@@ -80,10 +74,6 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     get_max_cache_shape = get_max_length  # the name before transformers 5.2x
 
 
-def _rounded(positions: int) -> int:
-    return -(-positions // BLOCK) * BLOCK
-
-
 def _grown(states: torch.Tensor, capacity: int) -> torch.Tensor:
     wider = states.new_zeros((*states.shape[:2], capacity, states.shape[3]))
     wider[:, :, : states.shape[2]] = states
@@ -93,21 +83,26 @@ def _grown(states: torch.Tensor, capacity: int) -> torch.Tensor:
 class PositionCache(Cache):  # type: ignore[misc]
     """A transformers cache whose passes are placed by `place`; layers appear as the model asks for them.
 
-    Passes may write `room` slots behind the text. With `whole`, every pass is handed all the room that is reserved, so
-    that its shape does not depend on where it stands.
+    A pass is handed the slots up to its own end; with `stepwise`, all the room that a text of that length has, and
+    `padding` slots: so the shape of what it sees changes with the text's length in steps, and with nothing else.
     """
 
-    def __init__(self, room: int = 0, *, whole: bool = False) -> None:
-        self.standing = _Standing(whole=whole)
+    def __init__(self, padding: int = 0, *, stepwise: bool = False) -> None:
+        self.standing = _Standing()
         self.captured: dict[tuple[int, ...], Graph] = {}
         """Passes over this cache that were captured, by their shape and where the states lie in memory."""
-        self._room = room
+        self._padding = padding
+        self._stepwise = stepwise
         super().__init__(layer_class_to_replicate=lambda: _Layer(self.standing))
 
-    def place(self, start: int, end: int) -> int:
-        """Say that the next pass writes the slots `start` up to `end`; return how many slots it is handed."""
-        self.standing.start, self.standing.end = start, end
-        self.standing.seen = max(end, _rounded(self.standing.reserved)) if self.standing.whole else end
+    def place(self, start: int, count: int, padded: int) -> int:
+        """Say that the next pass writes `padded` slots from `start` on, of which `count` are the text's; return how
+        many slots it is handed."""
+        self.standing.start, self.standing.end = start, start + padded
+        if self._stepwise:
+            self.standing.seen = self.standing.room = room_for(start + count) + self._padding
+        else:
+            self.standing.seen, self.standing.room = start + padded, room_for(start + padded)
         return self.standing.seen
 
     def address(self) -> tuple[int, ...]:
@@ -116,11 +111,11 @@ class PositionCache(Cache):  # type: ignore[misc]
 
     def reserve(self, positions: int) -> None:
         """Expect a text of this many tokens; far more room than that is given back."""
-        self.standing.reserved = positions + self._room
         for layer in self.layers:
-            if layer.is_initialized and layer.keys.shape[2] > 4 * max(self.standing.reserved, AHEAD):
-                kept = _rounded(self.standing.reserved)
+            if layer.is_initialized and far_too_much(layer.keys.shape[2], positions):
+                kept = room_for(positions) + self._padding
                 layer.keys, layer.values = layer.keys[:, :, :kept].clone(), layer.values[:, :, :kept].clone()
+                self.captured.clear()
 
     @torch.inference_mode()
     def move(self, slots: Sequence[int], start: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,7 @@ from draftproof.errors import ConfigError
 from draftproof.models.cache import PositionCache, StackedCache
 from draftproof.models.graph import Graph
 from draftproof.models.masks import causal, stacked
+from draftproof.models.room import room_for
 from draftproof.models.span import Cache, Rows, Span, refuse_shared
 from draftproof.models.windows import attention_windows, masks_by_length
 from draftproof.settings import MAX_K
@@ -58,9 +60,10 @@ class Runner(Protocol):
 class TransformersRunner:
     """Passes through a transformers model.
 
-    With `shape`, every pass of that many tokens or fewer is padded to it, and sees a cache of one length for the whole
-    request: then a row's bits do not depend on what stands beside it, and so several spans are read one by one. Longer
-    passes, which read a prompt, are as they are: they are the same whatever is guessed later. Without `shape`, several
+    With `shape`, every pass of that many tokens or fewer is padded to it, and is handed as much of the cache as the
+    position of its tokens says (where that changes within a pass, it becomes two): then a row's bits do not depend on
+    what stands beside it, nor on how long the text may get, and so several spans are read one by one. Longer passes,
+    which read a prompt, are as they are: they are the same whatever is guessed later. Without `shape`, several
     spans are rows of one pass (one by one where a model finds its place by the cache's length), and their logits are
     those of each alone but for rounding. With `graphs`, on a CUDA device, each shape of a short pass over one chain is
     captured once and replayed, so that nothing but the kernels takes time.
@@ -88,8 +91,7 @@ class TransformersRunner:
         return self._width
 
     def cache(self) -> PositionCache:
-        room = LONGEST_GRAPH if self.graphs else self.shape or 0
-        return PositionCache(room, whole=self.graphs or self.shape is not None)
+        return PositionCache(self.shape or 0, stepwise=self.graphs or self.shape is not None)
 
     def run(self, spans: Sequence[Span]) -> list[Rows]:
         refuse_shared(spans)
@@ -101,16 +103,15 @@ class TransformersRunner:
         self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
     ) -> tuple[list[int], list[float]]:
         own = _own(cache)
-        ids = torch.tensor([list(tokens)], device=self.model.device)
+        row = self._alone(Span(cache, tokens, start)).logits[0]
         written, logits = [], []
-        for _ in range(count):  # nothing is fetched from the device before the last
-            best, token = self._chain(own, ids, start, 1)[0].max(dim=-1)
-            start += ids.shape[1]
-            ids = token.view(1, 1)
+        for behind in range(start + len(tokens), start + len(tokens) + count):  # the device is not waited for before
+            best, token = row.max(dim=-1)
             written.append(token)
             logits.append(best)
-            if token.device.type == "cpu" and int(token) in ends:
+            if len(written) == count or (token.device.type == "cpu" and int(token) in ends):
                 break
+            row = self._chain(own, token.view(1, 1), behind, 1)[0]
         return torch.stack(written).tolist(), torch.stack(logits).tolist()
 
     def _alone(self, span: Span) -> Rows:
@@ -118,10 +119,33 @@ class TransformersRunner:
             raise ConfigError(
                 f"{self.model.config.model_type!r} finds its place by the cache's length, and reads no trees."
             )
+        if cut := self._cut(span):
+            return _joined(*(self._alone(part) for part in cut))
         if span.positions is not None or span.parents is not None or span.states:
             return self._together([span])[0]
         ids = torch.tensor([list(span.tokens)], device=self.model.device)
         return Rows(self._chain(_own(span.cache), ids, span.start, span.last))
+
+    def _cut(self, span: Span) -> tuple[Span, Span] | None:
+        """A padded chain's parts before and behind the position where passes begin to be handed more of the cache."""
+        edge, count = room_for(span.start + 1) - span.start, len(span.tokens)
+        if self.shape is None or count > self.shape or edge >= count or span.parents is not None:
+            return None
+        places, behind = span.positions, min(span.last, count - edge)
+        ahead = replace(
+            span,
+            tokens=span.tokens[:edge],
+            last=span.last - behind,
+            positions=None if places is None else places[:edge],
+        )
+        rest = replace(
+            span,
+            tokens=span.tokens[edge:],
+            start=span.start + edge,
+            last=behind,
+            positions=None if places is None else places[edge:],
+        )
+        return ahead, rest
 
     def _chain(self, cache: PositionCache, ids: Tensor, start: int, last: int) -> Tensor:
         """Return the final `last` rows of a pass over `ids` `[1, n]` at positions `start`…"""
@@ -131,7 +155,7 @@ class TransformersRunner:
             ids = pad(ids, (0, padded - n))
         slots = torch.arange(start, start + padded, device=ids.device)
         positions = slots.clamp(max=start + n - 1)  # padding may lie beyond the last position that the model knows
-        seen = cache.place(start, start + padded)
+        seen = cache.place(start, n, padded)
         if self.graphs and padded <= LONGEST_GRAPH:
             return self._replayed(cache, ids, slots, positions, seen)[n - last : n]
         if padded == self.shape:
@@ -151,10 +175,10 @@ class TransformersRunner:
         places = [[*span.placed()] for span in spans]
         positions = torch.tensor([place + place[-1:] * (n - len(place)) for place in places])
         if len(spans) == 1:
-            seen = caches[0].place(spans[0].start, spans[0].start + n)
+            seen = caches[0].place(spans[0].start, counts[0], n)
         else:
-            for cache, span in zip(caches, spans, strict=True):
-                cache.place(span.start, span.end)
+            for cache, span, count in zip(caches, spans, counts, strict=True):
+                cache.place(span.start, count, count)
             seen = max(span.end for span in spans)
         masks = self._masks(lambda window: stacked(spans, n, seen, window, device)[:, None])
         behind = min(count - span.last for count, span in zip(counts, spans, strict=True))
@@ -233,6 +257,11 @@ class TransformersRunner:
         dtype = self.model.dtype
         zero = torch.zeros((), dtype=dtype, device=visible.device)
         return torch.where(visible, zero, torch.finfo(dtype).min)
+
+
+def _joined(ahead: Rows, rest: Rows) -> Rows:
+    states = None if ahead.states is None or rest.states is None else torch.cat([ahead.states, rest.states])
+    return Rows(torch.cat([ahead.logits, rest.logits]), states)
 
 
 def _own(cache: Cache) -> PositionCache:

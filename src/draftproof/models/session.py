@@ -153,6 +153,7 @@ class ModelSession:
         if whole != self._whole:
             self._whole = whole
             self.cache.reserve(whole.reserve)
+            del self.held[whole.reserve :]  # what lay there may have been given back
             if not self.runner.steady:
                 self.held = []
 

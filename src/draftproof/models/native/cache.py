@@ -8,9 +8,7 @@ import torch
 
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.packing import LANES
-
-AHEAD = 4096
-"""At most this many slots are allocated ahead of the text: a limit is not yet a length."""
+from draftproof.models.room import far_too_much, room_for
 
 
 class NativeCache:
@@ -20,7 +18,6 @@ class NativeCache:
         self.decoder = decoder
         self.capacity = 0
         """Slots there is room for."""
-        self._reserved = 0
         self._data = torch.zeros(0, dtype=torch.uint8)
 
     @property
@@ -29,15 +26,13 @@ class NativeCache:
 
     def reserve(self, positions: int) -> None:
         """Expect a text of this many tokens; what is far larger is given back, and the slots below are kept."""
-        self._reserved = positions
-        if self.capacity > 4 * max(positions, AHEAD):
-            self._resize(positions)
+        if far_too_much(self.capacity, positions):
+            self._resize(room_for(positions))
 
     def need(self, slots: int) -> None:
         """Make room for this many slots; what is held stays."""
         if slots > self.capacity:
-            most = slots + AHEAD
-            self._resize(max(slots, min(self._reserved, most), min(2 * self.capacity, most)))
+            self._resize(room_for(slots))
 
     def move(self, slots: Sequence[int], start: int) -> None:
         """Put what lies in `slots`, in their order, into the slots from `start` on."""
@@ -58,8 +53,7 @@ class NativeCache:
         values = (layers, kv_heads, head_dim // LANES, self.capacity // per_step, LANES, per_step)
         return both[:, 0].view(keys), both[:, 1].view(values)
 
-    def _resize(self, slots: int) -> None:
-        capacity = -(-slots // LANES) * LANES
+    def _resize(self, capacity: int) -> None:
         layers, both, kv_heads, head_dim = self.decoder.kv_shape
         size = capacity * head_dim * self.decoder.dtype.itemsize
         old, kept = self._states() if self.capacity else (), min(capacity, self.capacity)
