@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
 
 from draftproof.models import checked
 from draftproof.models.native.library import library
 from draftproof.testing import byte_tokenizer, random_model
 
 torch.set_num_threads(1)
+settings.register_profile("no clock", deadline=None)  # no timing decides a test
+settings.load_profile("no clock")
 
 
 @pytest.fixture(scope="session", autouse=True)

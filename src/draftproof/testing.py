@@ -117,14 +117,15 @@ class TableSession:
 
     def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
         written: list[int] = []
-        logits: list[float] = []
+        sure: list[float] = []
         for _ in range(count):
-            best, token = self.read([*sequence, *written])[0].max(dim=-1)
+            row = self.read([*sequence, *written])[0]
+            best, token = row.max(dim=-1)
             written.append(int(token))
-            logits.append(float(best))
+            sure.append(float((best - row.logsumexp(-1)).exp()))
             if int(token) in ends:
                 break
-        return written, logits
+        return written, sure
 
 
 def chain_model(table: torch.Tensor, **settings: Any) -> LlamaForCausalLM:

@@ -114,3 +114,21 @@ def test_a_guess_that_the_target_lacks_is_told():
     assert all(token < 260 for r in made.rounds for token in r.proposed)
     greedy_past_the_end = Speculator(target, draft, k=3).generate([259], max_new_tokens=2)
     assert "tokens that the target does not know" in greedy_past_the_end.warnings[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "seed": 3}, {"temperature": 0.8, "verify": "block"}])
+@pytest.mark.parametrize("compile", ["on", "off"])
+def test_a_draft_says_how_sure_it_was_of_each_guess(options, compile):
+    """Its own probability, before the request's transforms where a guess was chosen, behind them where it was drawn."""
+    draft = noisy(random_model(), 0.2)
+    speculator = Speculator(random_model(), draft, k=3, compile=compile)
+    made = speculator.generate([5, 9, 200, 7], max_new_tokens=30, **options)
+    text = [5, 9, 200, 7]
+    for r in made.rounds:
+        for i, (guess, share) in enumerate(zip(r.proposed, r.confidence, strict=True)):
+            with torch.inference_mode():
+                row = draft(input_ids=torch.tensor([[*text, *r.proposed[:i]]])).logits[0, -1]
+            if options.get("verify") == "block":
+                row = row / 0.8
+            assert float(row.softmax(-1)[guess]) == pytest.approx(share, abs=1e-4)
+        text += r.tokens

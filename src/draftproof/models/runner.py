@@ -52,7 +52,7 @@ class Runner(Protocol):
         """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, reading all but the last.
 
         Behind one of `ends` it stops, unless looking at a token would make the device wait. Returns those tokens and
-        their logits.
+        the model's probability of each, NaN where its logits are not numbers.
         """
         ...
 
@@ -104,15 +104,15 @@ class TransformersRunner:
     ) -> tuple[list[int], list[float]]:
         own = _own(cache)
         row = self._alone(Span(cache, tokens, start)).logits[0]
-        written, logits = [], []
+        written, sure = [], []
         for behind in range(start + len(tokens), start + len(tokens) + count):  # the device is not waited for before
             best, token = row.max(dim=-1)
             written.append(token)
-            logits.append(best)
+            sure.append((best.float() - row.float().logsumexp(dim=-1)).exp())
             if len(written) == count or (token.device.type == "cpu" and int(token) in ends):
                 break
             row = self._chain(own, token.view(1, 1), behind, 1)[0]
-        return torch.stack(written).tolist(), torch.stack(logits).tolist()
+        return torch.stack(written).tolist(), torch.stack(sure).tolist()
 
     def _alone(self, span: Span) -> Rows:
         if span.parents is not None and self._by_length:

@@ -70,7 +70,8 @@ class Session(Protocol):
         """Stand on `sequence`, then on its `count` most likely next tokens, one pass each; all but the last are read.
 
         Behind one of `ends` it may stop earlier.
-        Returns those tokens and their logits; of equal logits the lowest id is taken, and NaN counts as the largest.
+        Returns those tokens, of equal logits the lowest id, and the model's probability of each, NaN where its logits
+        are not numbers.
         """
         ...
 
@@ -223,10 +224,10 @@ class ModelSession:
                 self._read(sequence[:-1], 1)
                 start = len(sequence) - 1
             del self.held[start:]
-            tokens, logits = self.runner.write(self.cache, sequence[start:], start, count, ends)
+            tokens, sure = self.runner.write(self.cache, sequence[start:], start, count, ends)
             self.passes += len(tokens)
             self.held.extend([*sequence[start:], *tokens[:-1]])
-            return tokens, logits
+            return tokens, sure
 
 
 def common_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:

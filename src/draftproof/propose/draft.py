@@ -80,11 +80,11 @@ class Draft:
             return Proposal((), fault=self._missing(), source=SOURCE)
         if self._sampler is not None:
             return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead(), chance)
-        tokens, logits = self.session.write(view, count, self._end_tokens)
+        tokens, sure = self.session.write(view, count, self._end_tokens)
         guesses: list[int] = []
         fault = self._missing()
-        for token, logit in zip(tokens, logits, strict=True):
-            if not isfinite(logit):
+        for token, share in zip(tokens, sure, strict=True):
+            if not isfinite(share):
                 fault = _FAULT
                 break
             if token >= self.vocabulary:
@@ -94,7 +94,8 @@ class Draft:
                 break
             guesses.append(token)
         passes = len(tokens)
-        return Proposal(tuple(guesses), passes, 0 if guesses else passes, fault, source=SOURCE)
+        confidence = tuple(sure[: len(guesses)])
+        return Proposal(tuple(guesses), passes, 0 if guesses else passes, fault, source=SOURCE, confidence=confidence)
 
     def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
         text = list(sequence)
@@ -112,6 +113,7 @@ class Draft:
                     if token in self._never:
                         break
                     text.append(token)
+                    confidence.append(float(row.float().softmax(-1)[token]) if token < len(row) else 0.0)
                 else:
                     law = _without(sampler.law(row, text), self._never)
                     if law is None:

@@ -38,16 +38,16 @@ void draftproof_run(const Model* m, const Angles* angles, const Span* spans, int
 }
 
 // Reads a span, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last;
-// fewer, if one of them is among the `ends`. Returns how many.
+// fewer, if one of them is among the `ends`. `sure` is the probability of each. Returns how many.
 int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span, int32_t count, int32_t vocabulary,
-                         const int32_t* ends, int32_t n_ends, int32_t* written, float* best) {
+                         const int32_t* ends, int32_t n_ends, int32_t* written, float* sure) {
   static thread_local Work work;
   static thread_local std::vector<float> logits;
   logits.resize(m->head.rows);
   Work& shared = work;
   float* row = logits.data();
   constexpr int PARTS = 64;
-  float top[PARTS];
+  float top[PARTS], sums[PARTS], best = 0;
   int32_t where[PARTS], done = 0;
   bool over = false;
 #pragma omp parallel
@@ -74,8 +74,19 @@ int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span,
           found = part;
           if (top[part] != top[part]) break;
         }
-      written[step] = where[found], best[step] = top[found];
-      over = std::find(ends, ends + n_ends, where[found]) != ends + n_ends;
+      written[step] = where[found], best = top[found];
+    }
+#pragma omp for
+    for (int part = 0; part < PARTS; part++) {
+      const int from = int(int64_t(vocabulary) * part / PARTS), to = int(int64_t(vocabulary) * (part + 1) / PARTS);
+      sums[part] = sum_of_exponentials(row + from, to - from, best);
+    }
+#pragma omp single
+    {
+      float sum = 0;
+      for (int part = 0; part < PARTS; part++) sum += sums[part];
+      sure[step] = best - best == 0 ? 1.0f / sum : NAN;
+      over = std::find(ends, ends + n_ends, written[step]) != ends + n_ends;
       done = step + 1;
     }
   }

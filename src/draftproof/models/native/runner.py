@@ -53,7 +53,7 @@ class NativeRunner:
         decoder, one = self._decoder, native.Span()
         held = self._fill(one, Span(cache, tokens, start), count)
         angles, tables = decoder.angles(start + len(tokens) + count)
-        written, best = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
+        written, sure = (ctypes.c_int32 * count)(), (ctypes.c_float * count)()
         done = decoder.library.draftproof_write(
             ctypes.byref(decoder.structure),
             ctypes.byref(angles),
@@ -63,10 +63,10 @@ class NativeRunner:
             (ctypes.c_int32 * len(ends))(*ends),
             len(ends),
             written,
-            best,
+            sure,
         )
         del held, tables
-        return written[:done], best[:done]
+        return written[:done], sure[:done]
 
     def _fill(self, into: native.Span, span: Span, ahead: int = 0) -> list[object]:
         """Say in the kernels' words what the span says; return what has to outlive the pass.

@@ -72,6 +72,16 @@ inline V exponential(V x) {  // Cephes; relative error below 2e-7
   I scale = (__builtin_convertvector(n, I) + 127) << 23;
   return y * (V)scale;
 }
+inline float sum_of_exponentials(const float* x, int count, float top) {
+  V sums = {};
+  for (int i = 0; i < count; i += LANES) {
+    V v = splat(-INFINITY);
+    memcpy(&v, x + i, size_t(std::min(LANES, count - i)) * sizeof(float));
+    v = v == splat(-INFINITY) ? V{} : exponential(v - top);
+    sums += v;
+  }
+  return total(sums);
+}
 inline V hyperbolic_tangent(V x) { return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f); }
 
 inline uint16_t to_bfloat16(float x) {
