@@ -19,6 +19,7 @@ from draftproof.models.merge import about_base, merge_and_take_text_side, tokeni
 from draftproof.models.native.cover import refuse
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.library import library
+from draftproof.models.native.steady import keeps_bits
 from draftproof.models.placement import place
 from draftproof.models.quantise import quantise
 from draftproof.models.session import ModelSession
@@ -173,7 +174,8 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool = False) -> Loa
     """Return `loaded` with compiled passes, or with a note that says why there are none; `compile` is as in `load`.
 
     Whatever stands in the way, the model goes on through transformers. Passes of either kind have to give transformers'
-    own logits on a few tokens before they are used, once for the same files: a model whose passes through transformers
+    own logits on a few tokens before they are used, and compiled ones the same bits in every shape, once for the same
+    files: a model whose passes through transformers
     do not raises `CacheError`, and one whose weights are given up already for compiled passes that do not,
     `CompileError`.
     """
@@ -199,6 +201,8 @@ def compiled(loaded: Loaded, compile: str, *, keep_weights: bool = False) -> Loa
             passes, found = "compiled", replace(loaded, decoder=decoder)
         if sample is not None and not _agrees(found.session(), sample):
             raise CompileError(f"compiled passes give other logits for {name!r} than transformers does")
+        if sample is not None and found.decoder is not None and not keeps_bits(found.decoder):
+            raise CompileError("compiled here, on this processor, a row's bits depend on what else its pass holds")
         if sample is not None and loaded.checked is not None:
             loaded.checked.keep(own)
     except CompileError as error:
