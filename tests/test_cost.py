@@ -113,3 +113,12 @@ def test_the_curve_is_straight_between_points_and_beyond(n):
     assert curve.at(n) == pytest.approx(1 + (n - 1) / 2)
     assert curve.ratio(4) == 2.5
     assert CostCurve((1,), (3.0,)).at(n) == 3.0
+
+
+def test_the_best_k_is_asked_for_against_plain_decoding_with_its_own_overhead():
+    """A pass of 1 ms, and 0.3 ms around each round, plain ones too: two guesses a round pay."""
+    milliseconds = {"overhead_s": 3e-4, "plain_overhead_s": 3e-4}
+    flat = cost.CostCurve((1, 64), (1e-3, 1e-3))
+    assert cost.forecast(0.6, 2, flat, 0.36e-3, **milliseconds) == pytest.approx(1.26, abs=0.005)
+    assert cost.best_k(0.6, flat, 0.36e-3, range(1, 9), **milliseconds) == 2
+    assert cost.best_k(0.6, flat, 0.36e-3, range(1, 9), 3e-4) == 0

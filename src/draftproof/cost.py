@@ -87,11 +87,18 @@ def forecast(
     return tokens_per_round(alpha, k) * plain_s / (k * draft_s + curve.at(k + 1) + overhead_s)
 
 
-def best_k(alpha: float, curve: CostCurve, draft_s: float, ks: Iterable[int], overhead_s: float = 0.0) -> int:
+def best_k(
+    alpha: float,
+    curve: CostCurve,
+    draft_s: float,
+    ks: Iterable[int],
+    overhead_s: float = 0.0,
+    plain_overhead_s: float = 0.0,
+) -> int:
     """Return the k of `ks` with the best forecast, or 0 if none beats plain decoding; the smallest of equals."""
     best, best_speedup = 0, 1.0
     for k in sorted(ks):
-        speedup = forecast(alpha, k, curve, draft_s, overhead_s)
+        speedup = forecast(alpha, k, curve, draft_s, overhead_s, plain_overhead_s)
         if k > 0 and speedup > best_speedup:
             best, best_speedup = k, speedup
     return best

@@ -6,7 +6,6 @@ DraftproofError
 │   └── MissingExtraError an optional package is not installed
 ├── PairError        target and draft do not fit each other
 ├── CacheError       the model keeps its past in a form that cannot be addressed by position
-├── MeasureError     a number would mislead, so it is not given
 ├── CompileError     compiled passes cannot be had for this model or machine
 ├── ResultError      a results file cannot be read or written
 ├── EngineError      the model misbehaved while generating
@@ -74,10 +73,6 @@ class CacheError(DraftproofError):
 
 class CompileError(DraftproofError):
     """Raised when compiled passes cannot be had for this model or on this machine; decoding goes on without them."""
-
-
-class MeasureError(DraftproofError):
-    """Raised when a measurement would mislead."""
 
 
 class ResultError(DraftproofError):

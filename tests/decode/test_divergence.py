@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftproof import DivergenceError, Speculator
-from draftproof.decode.divergence import attribute, same_text
+from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.models import cache as cache_module
@@ -158,6 +158,8 @@ def test_a_text_that_ends_early_is_a_bug():
     short = dataclasses.replace(plain, tokens=plain.tokens[:9])
     found = attribute(TableSession(near_tie, width=WIDTH), PROMPT, short, plain)
     assert (found.kind, found.position, found.speculative_token) == ("bug", 9, None)
+    said = describe(found, Speculator(random_model()).target)
+    assert "one of the texts had ended there" in said and "scoring" not in said
 
 
 def test_in_bfloat16_a_difference_is_never_called_a_bug():

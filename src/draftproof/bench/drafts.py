@@ -80,7 +80,8 @@ def facts(
     made = [g for c in cells if c.draft == name for g in c.generations]
     rounds = [r for g in made for r in g.rounds]
     alpha = cost.agreement(rounds)
-    overhead_s = median(r.overhead_s for r in rounds) if rounds else 0.0
+    plain = [r.overhead_s for c in cells if c.draft is None for g in c.generations for r in g.rounds]
+    overhead_s, plain_overhead_s = (median(found or [0.0]) for found in ([r.overhead_s for r in rounds], plain))
     in_the_loop = [r.draft_s / r.draft_passes for r in rounds if r.draft_passes]
     pass_s = median(in_the_loop) if in_the_loop else pass_s  # beside the target, as it will be used
     return DraftFacts(
@@ -90,5 +91,7 @@ def facts(
         pass_s=pass_s,
         c=pass_s / curve.at(1),
         agreement=alpha,
-        best_k=None if alpha is None else cost.best_k(alpha, curve, pass_s, range(1, max_k + 1), overhead_s),
+        best_k=None
+        if alpha is None
+        else cost.best_k(alpha, curve, pass_s, range(1, max_k + 1), overhead_s, plain_overhead_s),
     )

@@ -100,6 +100,11 @@ def describe(found: Divergence, target: Loaded) -> str:
         if found.settled:
             lines.append("  With all passes in one shape (numerics='fixed') both ways have the same bits here.")
         lines.append(f"  Neither text is wrong{advice}.")
+    elif found.noise is None:
+        lines.append(
+            "  bug: one of the texts had ended there, and the other went on. Please report it with the results file, "
+            "or the records of both texts."
+        )
     elif found.block_flips:
         lines.append(
             f"  bug: scoring the same prefix as a block, with no draft in play, moves a logit by {found.noise:.3g}, "
