@@ -63,9 +63,9 @@ def place(monkeypatch):
         NOW.row = i
         return right_history(self, i)
 
-    def tell(self, proposal, verdict):
+    def tell(self, proposal, verdict, states):
         NOW.pushed, NOW.allowed = 0, verdict.accepted + 1
-        return right_tell(self, proposal, verdict)
+        return right_tell(self, proposal, verdict, states)
 
     monkeypatch.setattr(Rows, "__init__", init)
     monkeypatch.setattr(Rows, "_history", history)
