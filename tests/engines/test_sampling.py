@@ -236,29 +236,6 @@ def test_options_that_rule_out_every_token_are_an_error(six, temperature):
         six.generate([0], bad_words=[[i] for i in range(6)], temperature=temperature)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("k", [0, 4])
-def test_log_probabilities_are_the_models_own_for_every_token(k, temperature):
-    table = torch.randn(6, 6, generator=torch.Generator().manual_seed(1)) * 2
-    speculator = Speculator(chain_model(table), chain_model(table + 0.8 * torch.randn(6, 6)), k=k)
-    options = Options(temperature=temperature, seed=1, logprobs=True, top_logprobs=3, frequency_penalty=0.5)
-    made = speculator.generate([0], options, max_new_tokens=40)
-    assert len(made.logprobs) == 40
-    assert [one.token for one in made.logprobs] == list(made.tokens)
-    for before, one in zip([0, *made.tokens], made.logprobs, strict=False):
-        law = table[before].log_softmax(-1)
-        assert one.logprob == pytest.approx(float(law[one.token]), abs=1e-4)
-        assert [token for token, _ in one.top] == law.topk(3).indices.tolist()
-        assert [value for _, value in one.top] == pytest.approx(law.topk(3).values.tolist(), abs=1e-4)
-    if k:
-        assert {len(r.tokens) for r in made.rounds} > {1}
-
-
-def test_without_being_asked_for_there_are_no_log_probabilities(six):
-    assert six.generate([0], max_new_tokens=4).logprobs is None
-    assert six.generate([0], max_new_tokens=4, logprobs=True).logprobs[0].top == ()
-
-
 def test_least_tokens_ends_where_plain_decoding_with_the_same_least_ends():
     """The end token would come at step 5; it may not come before the least number of tokens."""
     table = torch.zeros(8, 8)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from draftproof import CompileError, ConfigError, Speculator
+from draftproof import ConfigError, Speculator
 from draftproof.bench.one_pass import one_pass
 from draftproof.clock import DeviceClock
 from draftproof.engines.hf_assisted import HfAssisted
 from draftproof.models.load import load
 from draftproof.models.native import library as library_module
 from draftproof.models.native.cache import NativeCache
-from draftproof.models.native.cover import refuse
 from draftproof.models.native.decoder import NativeDecoder
 from draftproof.models.native.runner import NativeRunner
 from draftproof.models.quantise import quantise
-from draftproof.models.session import ModelSession
 from draftproof.models.span import Span
 from draftproof.testing import noisy, random_model
-from tests.architectures import CONFIGS, NATIVE, build
+from tests.architectures import NATIVE, build
 
 IDS = [(11 + 7 * i) % 300 for i in range(60)]
 
@@ -204,155 +196,6 @@ def test_kernels_for_another_processor_keep_a_rows_bits(tmp_path, monkeypatch):
         assert any("without AVX-512" in note for note in speculator.notes) == (passes == "transformers")
 
 
-@pytest.mark.parametrize("flags", ["flags : fma avx2 avx_vnni", "Features : fp asimd bf16", ""])
-def test_where_compiled_passes_would_be_slower_nothing_is_compiled_by_itself(flags, tmp_path, monkeypatch):
-    monkeypatch.setattr(library_module, "processor", lambda: flags)
-    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    for compile in ("auto", "wait"):
-        speculator = Speculator("demo-target", "demo-draft", compile=compile)
-        assert speculator.target.placement.passes == speculator.draft.placement.passes == "transformers"
-        (note,) = [note for note in speculator.notes if "without AVX-512" in note]
-        assert note.startswith("demo-target and demo-draft: ")
-    assert not list(tmp_path.rglob("*.so"))
-
-
-class OwnModel(LlamaForCausalLM):
-    """Somebody's own forward may do anything."""
-
-
-class OwnEmbedding(torch.nn.Embedding):
-    """So may an embedding."""
-
-
-def own_model():
-    return OwnModel(LlamaConfig(**random_model().config.to_dict())).eval()
-
-
-def own_embedding():
-    model = random_model()
-    model.model.embed_tokens = OwnEmbedding(300, 64)
-    return model
-
-
-def hooked():
-    model = random_model()
-    model.model.layers[2].register_forward_hook(lambda module, inputs, output: output)
-    return model
-
-
-def capped_otherwise():
-    model = build("gemma2")
-    model.config._attn_implementation_internal = "sdpa"
-    return model
-
-
-def wider_head():
-    model = random_model()
-    model.lm_head = torch.nn.Linear(64, 400, bias=False)
-    return model
-
-
-def mixed():
-    model = random_model()
-    model.model.layers[1].mlp.to(torch.bfloat16)
-    return model
-
-
-def from_torchao(config, **settings):
-    from torchao.quantization import quantize_
-
-    model = random_model(**settings)
-    quantize_(model, config, filter_fn=lambda module, name: isinstance(module, torch.nn.Linear))
-    return model
-
-
-def weight_only():
-    from torchao.quantization import Int8WeightOnlyConfig
-
-    return from_torchao(Int8WeightOnlyConfig())
-
-
-def four_bits_weight_only():
-    from torchao.quantization import IntxWeightOnlyConfig
-    from torchao.quantization.granularity import PerGroup
-
-    return from_torchao(
-        IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32), scale_dtype=torch.bfloat16)
-    )
-
-
-def two_bits():
-    from torchao.quantization import Int8DynamicActivationIntxWeightConfig
-    from torchao.quantization.granularity import PerAxis
-
-    return from_torchao(Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int2, weight_granularity=PerAxis(0)))
-
-
-def four_bits_of_narrow_rows():
-    model = random_model(hidden_size=32, num_attention_heads=2, num_key_value_heads=1)
-    quantise(model, "int4")
-    return model
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: build("gpt2"), "'gpt2'"),
-        (lambda: build("mixtral"), "'mixtral'"),
-        (own_model, "cover"),
-        (own_embedding, "OwnEmbedding"),
-        (hooked, "hooks"),
-        (wider_head, "300 and 400"),
-        (mixed, "one number format"),
-        (lambda: random_model().to(torch.float16), "float16"),
-        (lambda: random_model(hidden_size=72, num_attention_heads=6), "multiples"),
-        (lambda: random_model(hidden_act="relu"), "ReLU"),
-        (lambda: random_model(num_hidden_layers=0), "layers"),
-        (
-            lambda: random_model(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
-            "dynamic",
-        ),
-        (capped_otherwise, "eager"),
-        (weight_only, "this kind of Int8Tensor"),
-        (four_bits_weight_only, "this kind of IntxUnpackedToInt8Tensor"),
-        (two_bits, "this kind of IntxUnpackedToInt8Tensor"),
-        (four_bits_of_narrow_rows, "multiple of 64"),
-    ],
-)
-def test_what_is_not_covered_is_refused_with_the_reason(make, reason):
-    with pytest.raises(CompileError, match=reason):
-        refuse(make())
-
-
-def test_what_is_not_covered_goes_through_transformers_and_says_why():
-    model = build("gpt2")
-    speculator = Speculator(model, model, compile="on")
-    assert "passes go through transformers" in " ".join(speculator.notes)
-    assert speculator.generate([5, 9], max_new_tokens=5, check=True).identical
-
-
-@pytest.mark.parametrize(
-    ("name", "ignored"),
-    [
-        ("llama", {"final_logit_softcapping": 3.0, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 256}),
-        ("llama", {"hidden_activation": "gelu_pytorch_tanh"}),
-        ("gemma", {"query_pre_attn_scalar": 256}),
-        ("gemma3", {"attn_logit_softcapping": 2.0}),
-        ("mistral-window", {"layer_types": ["full_attention"] * 2}),
-    ],
-)
-def test_settings_that_a_family_ignores_are_ignored(name, ignored):
-    config = CONFIGS[name]()
-    for key, value in ignored.items():
-        setattr(config, key, value)
-    torch.manual_seed(0)
-    model = type(build(name))(config).eval()
-    wanted = plain_rows(model)
-    for session in (ModelSession(model), ModelSession(model, decoder=NativeDecoder(model))):
-        rows = session.read(IDS, last=len(IDS))
-        assert (rows - wanted).abs().max() < 1e-4 * wanted.abs().max()
-
-
 @pytest.mark.parametrize("tokens", [[1, 300], [-1], [10**9]])
 def test_ids_that_the_model_does_not_have_are_refused(tokens):
     cache = NativeCache(NativeDecoder(random_model()))
@@ -380,96 +223,6 @@ def test_weights_that_were_given_up_are_not_used_elsewhere():
         Speculator(loaded.model)
     later = Speculator(load("demo-target"), compile="on")
     assert later.target.decoder is not None
-
-
-@pytest.mark.parametrize(
-    ("compiler", "reason"),
-    [
-        ("/nowhere/g++", "'/nowhere/g++', which CXX names, was not found"),
-        ("/bin/false", "failed"),
-        ("env", "failed"),
-        ("broken", "failed: kernels.cpp: error: no"),
-    ],
-)
-def test_without_a_compiler_decoding_goes_on(tmp_path, monkeypatch, compiler, reason):
-    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    monkeypatch.setenv("CXX", str(_broken(tmp_path)) if compiler == "broken" else compiler)
-    speculator = Speculator("demo-target", "demo-draft", compile="on")
-    assert speculator.target.decoder is None
-    assert reason in speculator.notes[0]
-    assert speculator.generate("The", max_new_tokens=5, check=True).identical
-
-
-@pytest.mark.parametrize("wait", [True, False])
-def test_where_nothing_can_be_kept_decoding_goes_on(tmp_path, monkeypatch, wait):
-    (tmp_path / "compiled").write_text("a file in the way")
-    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    with pytest.raises(CompileError, match="cannot be compiled or kept"):
-        library_module.library(wait=wait)
-
-
-def test_a_torn_library_is_built_again(tmp_path, monkeypatch):
-    library_module.library()
-    built = library_module._target()
-    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    copying = tmp_path / "c++"  # a compiler that needs no time: it hands out the kernels that are there
-    copying.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; cp {built} "$2"\n')
-    copying.chmod(0o755)
-    monkeypatch.setenv("CXX", str(copying))
-    target = library_module._target()
-    target.write_bytes(b"\x7fELF")
-    assert not library_module._intact(target)
-    library_module.library()
-    assert library_module._intact(target)
-    torn = tmp_path / "torn.so"  # another file: the whole one is mapped into this process
-    torn.write_bytes(target.read_bytes()[:20_000])
-    torn.replace(target)
-    assert not library_module._intact(target)
-
-
-def test_a_compiler_that_fails_in_the_background_is_told(tmp_path, monkeypatch):
-    monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path))
-    monkeypatch.setenv("CXX", str(_broken(tmp_path)))
-    with pytest.raises(CompileError, match="being compiled in the background"):
-        library_module.library(wait=False)
-    deadline = time.monotonic() + 30
-    errors = library_module._target().with_suffix(".building") / "errors.txt"
-    while not (errors.is_file() and errors.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    with pytest.raises(CompileError, match=r"could not be compiled in the background: kernels\.cpp: error: no"):
-        library_module.library(wait=False)
-
-
-def _broken(folder):
-    """A compiler that always complains."""
-    script = folder / "c++"
-    script.write_text("#!/bin/sh\necho 'kernels.cpp: error: no' >&2; exit 1\n")
-    script.chmod(0o755)
-    return script
-
-
-def test_nobody_waits_for_the_compiler_by_default(tmp_path):
-    """The first run goes through transformers while the kernels are made; the next has them."""
-    code = (
-        "from draftproof import Speculator; s = Speculator('demo-target', 'demo-draft'); "
-        "print(s.target.placement.passes, *s.notes)"
-    )
-    env = {"DRAFTPROOF_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"}
-
-    def run():
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
-        return done.stdout
-
-    first = run()
-    assert first.startswith("transformers")
-    if "avx512f" not in Path("/proc/cpuinfo").read_text():  # there nothing is compiled by itself
-        assert "without AVX-512" in first
-        return
-    assert "in the background" in first
-    deadline = time.monotonic() + 90
-    while not list(tmp_path.glob("compiled/*.so")) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert run().startswith("compiled")
 
 
 def test_what_does_not_fit_is_known_before_weights_are_given_up():
