@@ -29,7 +29,7 @@ def loaded():
 
 def arms(loaded, *ks):
     target, draft = loaded
-    return [Arm(Speculator(target, draft, 5), None, 0), *(Arm(Speculator(target, draft, k), "d", k) for k in ks)]
+    return [Arm(Speculator(target, draft, 5), None), *(Arm(Speculator(target, draft, k), "d") for k in ks)]
 
 
 def test_every_arm_writes_the_same_text_as_often_as_asked(loaded):

@@ -105,3 +105,16 @@ def test_a_draft_in_another_dtype_changes_nothing(model):
     made = Speculator(model, half, k=4).generate([5, 9, 7], max_new_tokens=60)
     assert made.tokens == generate(model, [5, 9, 7], 60)
     assert 0 < made.counts.acceptance_rate <= 1
+
+
+@pytest.mark.parametrize(("compile", "numerics"), [("off", "fast"), ("off", "fixed"), ("on", "auto")])
+def test_warming_up_leaves_no_cache_cold(model, compile, numerics):
+    """Plain decoding too, padded and bare: what is measured first is as warm as what is measured last."""
+    speculator = Speculator(model, noisy(model, 0.1), k=3, compile=compile, numerics=numerics)
+    speculator.warm_up()
+    sessions = {*speculator._own_sessions, speculator._model.session}
+    assert all(session.passes for session in sessions)
+    before = {session: session.passes for session in sessions}
+    for k, bare in ((3, False), (0, False), (0, True)):
+        speculator.generate([5, 9, 200, 7], max_new_tokens=4, k=k, bare=bare)
+    assert all(session.passes > before[session] for session in sessions)

@@ -62,10 +62,10 @@ def measure_at(
     numerics: str = "fast",
 ) -> list[Cell]:
     """Write every prompt plainly and with every draft at its k, in turns."""
-    arms = [Arm(Speculator(target), None, 0)]
-    for name, k in ks.items():
-        arms.append(Arm(Speculator(target, pairs[name].draft, k, numerics=numerics), name, k))
-        arms[-1].speculator.warm_up()
+    arms = [Arm(Speculator(target), None)]
+    arms += [Arm(Speculator(target, pairs[name].draft, k, numerics=numerics), name) for name, k in ks.items()]
+    for arm in arms:
+        arm.speculator.warm_up()
     cells: list[Cell] = []
     for prompt in range(len(workload.prompts)):
         found, _ = measure(arms, workload, prompt, options, repeats=repeats)

@@ -20,12 +20,16 @@ from draftproof.results import Cell, PeerCell, Workload
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to write: a pair at one k. Arms share models and nothing else."""
+    """One way to write: a pair as it was opened, or its target alone. Arms share models and nothing else."""
 
     speculator: Speculator
     draft: str | None
     """None for plain decoding."""
-    k: int
+
+    @property
+    def k(self) -> int:
+        """The guesses of a round that it really asks for."""
+        return 0 if self.draft is None else self.speculator.k
 
 
 @dataclass(slots=True)

@@ -113,10 +113,11 @@ def _measured(
 
     loaded_draft = speculator.draft
     assert loaded_draft is not None
-    arms = {0: Arm(speculator, None, 0)}
+    arms = {0: Arm(speculator, None)}
     for k in sorted({*result.ks, result.k}):
-        arms[k] = Arm(Speculator(speculator.target, loaded_draft, k, numerics=result.numerics), result.draft, k)
-        arms[k].speculator.warm_up()
+        arms[k] = Arm(Speculator(speculator.target, loaded_draft, k, numerics=result.numerics), result.draft)
+    for arm in arms.values():
+        arm.speculator.warm_up()
     engines = ARMS if result.engine == "hf-assisted" else ()
     peers = [HfAssisted(arm, speculator.target, loaded_draft, result.k, speculator.clock) for arm in engines]
     failed = {(c.workload, c.prompt) for c in result.cells if c.error is not None}

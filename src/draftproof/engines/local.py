@@ -84,7 +84,7 @@ class Speculator(ModelPair):
                     f"k={most}, or with numerics='fast'."
                 )
             if bare:
-                session = self._session(None)
+                session = self._bare_session
         sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
         rule = stop_of(self.target, ids, wanted, session.window)
         proposer = None

@@ -74,6 +74,7 @@ class ModelPair:
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)
+        self._bare_session = self._plain_session if self.numerics.shape is None else self._session(None)
         self._making: Making | None = making
         self._model: DraftModel | None = None
         if draft is not None and making is None:
@@ -147,14 +148,17 @@ class ModelPair:
 
     def forget(self) -> None:
         """Forget all texts: the next request reads its whole prompt, as a first one does."""
-        sessions = [self._plain_session, self._target_session, *([self._model.session] if self._model else [])]
-        for session in sessions:
+        for session in {*self._own_sessions, *([self._model.session] if self._model else [])}:
             session.forget()
+
+    @property
+    def _own_sessions(self) -> tuple[ModelSession, ...]:
+        return self._target_session, self._plain_session, self._bare_session
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
-        warm_up(self._target_session, (self.k + 1, 1), prompt_tokens, repeats)
-        if self._plain_session is not self._target_session:
-            warm_up(self._plain_session, (1,), prompt_tokens, repeats)
+        for session in dict.fromkeys(self._own_sessions):
+            widths = (self.k + 1, 1) if session is self._target_session else (1,)
+            warm_up(session, widths, prompt_tokens, repeats)
         if self._model is not None:
             self._model.warm_up(prompt_tokens, repeats)
