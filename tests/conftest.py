@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from draftproof.decode import request as request_module
+from draftproof.errors import brief
 from draftproof.models import checked
 from draftproof.models.native.library import library
 from draftproof.testing import byte_tokenizer, random_model
@@ -28,6 +30,16 @@ def checked_here(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checked, "cache_folder", lambda kind: folder)
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def no_proposer_fails(request, monkeypatch):
+    """An error in a proposer costs speed alone, so it would pass unseen: only tests that are about one may have it."""
+    told = []
+    monkeypatch.setattr(request_module, "brief", lambda error: told.append(error) or brief(error))
+    yield
+    if told and request.node.get_closest_marker("failing_proposer") is None:
+        pytest.fail(f"a proposer failed: {told[0]!r}")
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_draft_ids_that_the_target_does_not_have_are_never_offered():
     wide = TableSession(lambda history: [0.0] * WIDTH + [float(len(history) % 2)] * 7, width=WIDTH + 7)
     proposer = Draft(wide, WIDTH)
     original = proposer.propose
-    proposer.propose = lambda sequence, k: seen.append(original(sequence, k)) or seen[-1]
+    proposer.propose = lambda *asked: seen.append(original(*asked)) or seen[-1]
     assert decode(target, proposer, 4).tokens == decode(TableSession(hashed, width=WIDTH), None, 0).tokens
     assert all(token < WIDTH for proposal in seen for token in proposal.tokens)
 

@@ -14,6 +14,7 @@ import numpy as np
 from draftproof.clock import HandSetClock
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
+from draftproof.errors import EngineError
 from draftproof.models.session import Whole
 from draftproof.options import RULES, Rule
 from draftproof.propose.base import Proposer
@@ -85,6 +86,9 @@ class LawSampler:
     def token(self, row: Any, history: Sequence[int]) -> int:
         return self.chance.couple(row, len(history))
 
+    def share(self, row: Any, token: int) -> float:
+        return float(row[token])
+
     def look_ahead(self) -> LawSampler:
         return self
 
@@ -152,6 +156,8 @@ def law_written(rule: Rule, make: Make | None, k: int, target: Table) -> tuple[L
 
     def experiment(chance: EveryChance) -> tuple[Text, int]:
         made = write(rule, make, k, chance, target)
+        if made.warnings:  # a proposer that guesses less than it should proves less
+            raise EngineError(f"the walk is not of what it says: {made.warnings[0]}.")
         return made.tokens, made.rounds[0].accepted
 
     outcomes, runs = every_outcome(experiment, grid=PARTS)

@@ -113,7 +113,7 @@ class Draft:
                     if token in self._never:
                         break
                     text.append(token)
-                    confidence.append(float(row.float().softmax(-1)[token]) if token < len(row) else 0.0)
+                    confidence.append(sampler.share(row, token))
                 else:
                     law = _without(sampler.law(row, text), self._never)
                     if law is None:

@@ -47,6 +47,10 @@ class Sampler(Protocol):
         """Return the next token, for the rules under which row and position decide it (greedy and coupled)."""
         ...
 
+    def share(self, row: Any, token: int) -> float:
+        """Return how likely the row itself holds a token, before all transforms; 0 for one that it does not know."""
+        ...
+
     def look_ahead(self) -> Sampler:
         """Return a sampler that may be asked for histories that never come true, without changing this one."""
         ...
@@ -106,6 +110,11 @@ class RowSampler:
         if best != best or best == -torch.inf or (best == torch.inf and self.rule != "greedy"):
             raise self._broken(row, scores)
         return int(scores.argmax()) if self.rule == "greedy" else self._chance.couple(scores, len(history))
+
+    def share(self, row: Tensor, token: int) -> float:
+        if token >= len(row):
+            return 0.0
+        return float((row[token].float() - row.float().logsumexp(-1)).exp())
 
     @property
     def keeps_state(self) -> bool:
