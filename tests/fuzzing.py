@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from draftproof import Options, Speculator
+from draftproof import EngineError, Options, Speculator
 from draftproof.engines.request import sampler_of
 from draftproof.models.load import compiled
 from draftproof.testing import byte_tokenizer, noisy, random_model
@@ -116,8 +116,15 @@ def _piece(plain, at: int, length: int) -> str:
 def differences(case: Case) -> list[str]:
     """Return in what the two ways differ; nothing, if all is well."""
     options = settled(case)
-    made, streamed = write(case, options, case.k)
-    found = []
+    found: list[str] = []
+    try:
+        made, streamed = write(case, options, case.k)
+    except EngineError as error:  # options may leave no token, and then they do so without guesses too
+        try:
+            plain, _ = write(case, options, 0)
+        except EngineError as other:
+            return [] if str(error) == str(other) else [f"error {error}, and plainly {other}"]
+        return [f"error {error}, and plainly {plain.tokens}"]
     if options.same_text:
         plain, _ = write(case, options, 0)
         for name in ("tokens", "text", "finish_reason", "stop", "logprobs", "seed"):
