@@ -19,7 +19,7 @@ FLAT = CostCurve((1, 2, 40), (0.1, 0.1, 0.1))
 
 
 def a_round(proposed, accepted):
-    return Round(tuple(range(proposed)), accepted, (0,) * (accepted + 1), 0, proposed, 0, 0.0, 0.0, 0.0)
+    return Round(tuple(range(proposed)), accepted, (0,) * (accepted + 1), 0, proposed, 0.0, 0.0, 0.0)
 
 
 @given(ALPHA, K)

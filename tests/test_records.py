@@ -9,11 +9,11 @@ import pytest
 from draftproof import Generation, Round, Seconds, Speculator
 from draftproof.models.load import load
 from draftproof.records import acceptance_by_position, count
-from draftproof.report.terminal import ledger_rows
+from draftproof.report.terminal import ledger
 
 
 def a_round(proposed, accepted):
-    return Round(tuple(range(proposed)), accepted, tuple(range(accepted + 1)), 0, proposed, 0, 0.1, 0.2, 0.05)
+    return Round(tuple(range(proposed)), accepted, tuple(range(accepted + 1)), 0, proposed, 0.1, 0.2, 0.05)
 
 
 ROUNDS = (a_round(3, 3), a_round(3, 1), a_round(3, 0), a_round(1, 1), a_round(0, 0))
@@ -36,10 +36,10 @@ def test_the_rate_behind_the_prompt_leaves_out_reading_it():
     assert made().tokens_per_s == 10 / 5
     assert made().decode_tokens_per_s == 10 / 2
     assert made(tokens=()).decode_tokens_per_s is None
-    rows = dict(ledger_rows([made()]))
-    assert rows["tokens per second"] == ["2.00"]
-    assert rows["  behind the prompt"] == ["5.00"]
-    assert rows["  by position in the round"] == ["75% 33% 33%"]
+    rows = dict(ledger(made()).rows)
+    assert rows["tokens per second"] == "2.00"
+    assert rows["  behind the prompt"] == "5.00"
+    assert rows["  by position in the round"] == "75% 33% 33%"
 
 
 @pytest.mark.parametrize("thing", [made(), made(text="word " * 500, rounds=ROUNDS * 100), count(ROUNDS)])

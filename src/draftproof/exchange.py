@@ -15,8 +15,6 @@ class Proposal:
     """Guessed token ids, in order; empty when the proposer has nothing to offer."""
     passes: int = 0
     """Forward passes of the draft that this proposal took."""
-    catch_up_passes: int = 0
-    """Of these, passes that only read in accepted text and guessed nothing."""
     fault: str | None = None
     """Why the proposer guessed less, or worse, than it might, if it did: the text is not affected, the speed is."""
     q: Sequence[Any] | None = None
@@ -43,9 +41,7 @@ class Proposal:
         """
         who = self.source or "the proposer"
         if self.parents is not None and self.parents != tuple(range(-1, len(self.tokens) - 1)):
-            return Proposal(
-                (), self.passes, self.catch_up_passes, f"{who} offers a tree of guesses, and only chains are verified"
-            )
+            return Proposal((), self.passes, f"{who} offers a tree of guesses, and only chains are verified")
         keep, fault = 0, self.fault
         for token in self.tokens[: max(0, k)]:
             if not isinstance(token, int):

@@ -39,7 +39,6 @@ class Round:
     cut: int
     """Tokens that the verdict allowed and the end of the text took away."""
     draft_passes: int
-    catch_up_passes: int
     draft_s: float
     """Seconds in which guesses were made."""
     target_s: float
@@ -71,7 +70,6 @@ class Counts:
     rounds: int
     target_passes: int
     draft_passes: int
-    catch_up_passes: int
     proposed: int
     accepted: int
     discarded: int
@@ -113,7 +111,6 @@ def count(rounds: Sequence[Round]) -> Counts:
         rounds=len(rounds),
         target_passes=len(rounds),
         draft_passes=sum(r.draft_passes for r in rounds),
-        catch_up_passes=sum(r.catch_up_passes for r in rounds),
         proposed=proposed,
         accepted=accepted,
         discarded=proposed - accepted,
@@ -171,6 +168,17 @@ class Generation:
         """One for each of `tokens`, or None if the request did not ask for them."""
         found = [r.logprobs for r in self.rounds if r.logprobs is not None]
         return tuple(one for logprobs in found for one in logprobs) if found else None
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the whole request, as any engine's `Answer` says them."""
+        return self.seconds.total_s
+
+    @property
+    def first_s(self) -> float | None:
+        """Seconds to the first tokens: the reading of the prompt, and the first round."""
+        first = self.rounds[:1]
+        return self.seconds.prompt_s + first[0].draft_s + first[0].target_s + first[0].overhead_s if first else None
 
     @property
     def draft_pass_s(self) -> float | None:

@@ -13,8 +13,10 @@ from draftproof.bench.precondition import Subject, context_tokens, time_passes
 from draftproof.engines.local import Speculator
 from draftproof.models.load import load
 from draftproof.records import Placement
-from draftproof.report.summary import cost_curve, pass_rows, precondition_verdict
-from draftproof.results import PassTimes, Timing, from_json, trust
+from draftproof.report.summary import pass_rows, precondition_verdict
+from draftproof.results import PassTimes, Timing, from_json
+from draftproof.stats import trust
+from draftproof.stats.passes import cost_curve
 from draftproof.testing import HandSetClock, TableSession, byte_tokenizer
 from tests.test_cli import invoke
 

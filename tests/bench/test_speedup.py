@@ -13,7 +13,7 @@ from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
 from draftproof.records import Interval
 from draftproof.report.terminal import verdict
-from draftproof.results.speedup import speedup
+from draftproof.stats.speedup import speedup
 from draftproof.testing import HandSetClock, TableSession, noisy
 
 

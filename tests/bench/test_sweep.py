@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from statistics import median
+from math import exp, log
+from statistics import fmean
 
 import pytest
 import torch
 
 from draftproof import EngineError, Speculator
-from draftproof.bench.sweep import Arm, measure
-from draftproof.engines.hf_assisted import ARMS, HfAssisted
+from draftproof.bench.turns import measure
+from draftproof.engines.base import Prompt
+from draftproof.engines.hf_assisted import NAME, WAYS, HfAssisted
+from draftproof.engines.ours import Ours
 from draftproof.models.load import load
 from draftproof.options import Options
 from draftproof.records import Interval
-from draftproof.report.bench_summary import bench_rows, doubt_cells, doubt_sweep, peer_rows, recommend
-from draftproof.results import Workload, from_json
+from draftproof.report.bench_summary import doubt_cells, doubt_sweep, recommend
+from draftproof.report.rows import bench_rows
+from draftproof.results import Arm, Workload, from_json
 from tests.test_cli import invoke
 
 PAIR = ("--target", "demo-target", "--draft", "demo-draft")
 PROSE = Workload("prose", ("The for statement",))
+SHORT = Options(max_new_tokens=20)
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +33,14 @@ def loaded():
 
 
 def arms(loaded, *ks):
-    target, draft = loaded
-    return [Arm(Speculator(target, draft, 5), None), *(Arm(Speculator(target, draft, k), "d") for k in ks)]
+    """Return plain decoding, and every k."""
+    pair = Speculator(*loaded, 5)
+    return Ours(pair, plain=True), [Ours(pair.at(k)) for k in ks]
 
 
 def test_every_arm_writes_the_same_text_as_often_as_asked(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=3)
-    assert [(c.draft, c.k, len(c.generations)) for c in cells] == [(None, 0, 3), ("d", 1, 3), ("d", 4, 3)]
+    cells = measure(*arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=3)
+    assert [(c.arm.name, len(c.generations)) for c in cells] == [("plain", 3), ("k=1", 3), ("k=4", 3)]
     assert len({g.tokens for c in cells for g in c.generations}) == 1
     assert [c.identical for c in cells] == [None, True, True]
     for cell in cells:
@@ -42,7 +48,7 @@ def test_every_arm_writes_the_same_text_as_often_as_asked(loaded):
 
 
 def test_samples_without_a_seed_are_drawn_alike_by_all_arms(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20, temperature=0.8), repeats=2)
+    cells = measure(*arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20, temperature=0.8), repeats=2)
     plain, *others = cells
     assert all(cell.identical for cell in others)
     assert plain.generations[0].seed is not None
@@ -53,11 +59,21 @@ def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
     target, draft = loaded
     before = draft.model.generation_config.to_dict(), target.model.generation_config.to_dict()
     clock = Speculator(target, draft).clock
-    peers = [HfAssisted(arm, target, draft, 4, clock) for arm in ARMS]
-    cells, found = measure(arms(loaded, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2, peers=peers)
-    assert [p.error for p in found] == [None] * 4
-    assert [p.identical for p in found] == [True] * 4
-    assert all(p.tokens == (cells[0].generations[0].tokens,) * 2 and len(p.seconds) == 2 for p in found)
+    peers = [HfAssisted(way, target, draft, 4, clock) for way in WAYS]
+    plain, _, *found = measure(*arms(loaded)[:1], [*arms(loaded, 4)[1], *peers], PROSE, 0, SHORT, repeats=2)
+    assert [(c.error, c.identical, c.generations) for c in found] == [(None, True, ())] * 4
+    (written,) = {g.tokens for g in plain.generations}
+    for reply in (reply for cell in found for reply in cell.answers):
+        assert (reply.tokens, reply.text, reply.finish_reason) == (written, plain.generations[0].text, "length")
+        assert 0 < reply.first_s < reply.total_s
+    passes = {cell.arm.name: {reply.target_passes for reply in cell.answers} for cell in found}
+    assert passes["hf-plain"] == {20}
+    assert max(passes["hf-assisted-constant k=4"]) < 20
+    rows = bench_rows([plain, *found])
+    assert [r.arm.name for r in rows] == ["plain", *passes]
+    for row in rows[1:]:
+        assert row.speedup.low < row.speedup.value < row.speedup.high, "two repeats say how sure it is"
+        assert (row.proposed, row.agreement) == (None, None), "which transformers does not tell"
     assert before == (draft.model.generation_config.to_dict(), target.model.generation_config.to_dict())
 
 
@@ -66,8 +82,8 @@ def test_peers_run_on_the_same_models_and_leave_them_as_they_were(loaded):
     [(EngineError("planted"), "planted"), (torch.OutOfMemoryError("no room\nat all"), "OutOfMemoryError: no room")],
 )
 def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded, monkeypatch, error, message):
-    broken = arms(loaded, 2, 3)
-    session = broken[1].speculator._target_session
+    plain, broken = arms(loaded, 2, 3)
+    session = broken[0].speculator._target_session
     right = session.read
 
     def read(sequence, last=1, whole=None):
@@ -76,19 +92,20 @@ def test_an_arm_that_fails_leaves_its_error_and_the_others_their_numbers(loaded,
         return right(sequence, last, whole)
 
     monkeypatch.setattr(session, "read", read)
-    cells, _ = measure(broken, PROSE, 0, Options(max_new_tokens=20), repeats=2)
+    cells = measure(plain, broken, PROSE, 0, SHORT, repeats=2)
     assert cells[1].error == message
     assert cells[1].identical is None
     assert cells[2].error is None
     assert len(cells[0].generations) == len(cells[2].generations) == 2
-    assert [(r.draft, r.k) for r in bench_rows(cells)] == [(None, 0), ("d", 3)]
-    assert doubt_cells(cells, 20)[-1].endswith(f"d k = 2: not measured: {message}")
+    assert [r.arm.name for r in bench_rows(cells)] == ["plain", "k=3"]
+    assert doubt_cells(cells, 20)[-1].endswith(f"demo-draft k = 2: not measured: {message}")
 
 
 def test_a_peer_that_fails_is_reported(loaded, monkeypatch):
     peer = HfAssisted("hf-plain", *loaded, 4, Speculator(loaded[0]).clock)
-    monkeypatch.setattr(peer, "generate", lambda *args: 1 / 0)
-    _, (cell,) = measure(arms(loaded, 2), PROSE, 0, Options(max_new_tokens=8), repeats=2, peers=[peer])
+    monkeypatch.setattr(peer, "_generate", lambda *args: 1 / 0)
+    plain, mine = arms(loaded, 2)
+    *_, cell = measure(plain, [*mine, peer], PROSE, 0, Options(max_new_tokens=8), repeats=2)
     assert "ZeroDivisionError" in cell.error
 
 
@@ -105,29 +122,29 @@ def test_a_bench_writes_tables_and_a_file_that_can_be_summed_up_again(tmp_path):
     assert "chat, plain: not measured: this tokenizer has no chat template" in " ".join(out.stdout.split())
     result = from_json((tmp_path / "r.json").read_text())
     rows = bench_rows(result.cells)
-    assert {(r.workload, r.k) for r in rows} >= {("prose", 0), ("prose", 1), ("prose", 3), ("code", 3)}
-    assert ("code", 1) not in {(r.workload, r.k) for r in rows}
+    assert {(r.workload, r.k) for r in rows if r.arm.ours} >= {("prose", 0), ("prose", 1), ("prose", 3), ("code", 3)}
+    assert ("code", 1) not in {(r.workload, r.k) for r in rows if r.arm.ours}
     assert "another engine" in out.stdout or "workloads at k = 3: " in " ".join(out.stdout.split())
     for row in rows:
-        if row.draft:
+        if row.guesses:
             assert row.identical
             assert row.proposed == row.draft_passes
             assert row.speedup is None or row.speedup.low <= row.speedup.value <= row.speedup.high
-    assert {r.engine for r in peer_rows(result)} == {"hf-plain", "hf-assisted-constant k=3", *ARMS[2:]}
+    assert {r.arm.name for r in rows if not r.arm.ours} == {"hf-plain", "hf-assisted-constant k=3", *WAYS[2:]}
 
 
 def test_an_interrupted_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    from draftproof.bench import sweep
+    from draftproof.bench import turns
 
-    right, prompts = sweep.measure, []
+    right, prompts = turns.measure, []
 
-    def stopping(arms, workload, *rest, **settings):
+    def stopping(plain, others, workload, *rest, **settings):
         prompts.append(workload.name)
         if len(prompts) == 2:
             raise KeyboardInterrupt
-        return right(arms, workload, *rest, **settings)
+        return right(plain, others, workload, *rest, **settings)
 
-    monkeypatch.setattr(sweep, "measure", stopping)
+    monkeypatch.setattr(turns, "measure", stopping)
     out = bench(tmp_path, "--only", "prose,code,list")
     assert out.exit_code == 130
     assert "run the same command to go on" in " ".join(out.output.split())
@@ -180,7 +197,7 @@ def test_misuse_of_bench_is_one_line(arguments, says):
 
 
 def test_a_sweep_is_judged(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
+    cells = measure(*arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
     rows = bench_rows(cells)
     assert doubt_sweep(rows) is None
     from dataclasses import replace
@@ -188,7 +205,7 @@ def test_a_sweep_is_judged(loaded):
     assert "no effect" in doubt_sweep([rows[0], replace(rows[1], proposed=9), replace(rows[2], proposed=9)])
 
     def given(low, high):
-        return [r if r.draft is None else replace(r, speedup=Interval(1.0, low, high)) for r in rows]
+        return [r if not r.guesses else replace(r, speedup=Interval(1.0, low, high)) for r in rows]
 
     assert recommend(given(0.5, 0.9)).startswith("does not pay")
     assert recommend(given(0.5, 1.5)).startswith("cannot tell")
@@ -216,7 +233,7 @@ def test_a_bench_that_measured_nothing_says_so_and_fails(tmp_path):
 
 
 def test_a_text_that_differs_has_no_speedup(loaded):
-    cells, _ = measure(arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
+    cells = measure(*arms(loaded, 1, 4), PROSE, 0, Options(max_new_tokens=20), repeats=2)
     from dataclasses import replace
 
     rows = bench_rows([cells[0], replace(cells[1], identical=False), cells[2]])
@@ -231,14 +248,16 @@ def test_a_peer_is_compared_on_the_prompts_that_it_finished(tmp_path):
     from dataclasses import replace
 
     result = from_json((tmp_path / "r.json").read_text())
-    lame = tuple(
-        replace(p, error="planted", seconds=()) if p.engine == "hf-plain" and p.prompt == 1 else p for p in result.peers
-    )
-    row = next(r for r in peer_rows(replace(result, peers=lame)) if r.engine == "hf-plain")
-    mine = next(p for p in result.peers if p.engine == "hf-plain" and p.prompt == 0)
-    plain = next(c for c in result.cells if c.draft is None and c.prompt == 0)
-    ours = median(g.seconds.total_s for g in plain.generations)
-    assert row.speedup == pytest.approx(ours / median(mine.seconds))
+    lame = Arm(None, 0, NAME, "hf-plain")
+    cells = [replace(c, error="planted", answers=()) if (c.arm, c.prompt) == (lame, 1) else c for c in result.cells]
+    rows = bench_rows(cells)
+    row = next(r for r in rows if r.arm == lame)
+    mine = next(c for c in cells if (c.arm, c.prompt) == (lame, 0))
+    plain = next(c for c in cells if c.arm.plain and c.prompt == 0)
+    logs = [log(p.total_s / m.total_s) for p, m in zip(plain.answers, mine.answers, strict=True)]
+    assert row.speedup.value == pytest.approx(exp(fmean(logs)))
+    ours = [r for r in rows if r.arm.ours]
+    assert ours == bench_rows([c for c in cells if c.arm.ours]), "an engine that fails takes nothing from ours"
 
 
 def test_another_engine_is_another_measurement(tmp_path):
@@ -251,6 +270,7 @@ def test_another_engine_is_another_measurement(tmp_path):
 def test_the_settings_of_one_model_that_is_target_and_draft_survive(loaded):
     target, _ = loaded
     before = target.model.generation_config
-    for arm in ARMS:
-        HfAssisted(arm, target, target, 3, Speculator(target).clock).generate([5, 6, 7], 4)
+    for way in WAYS:
+        peer = HfAssisted(way, target, target, 3, Speculator(target).clock)
+        assert list(peer.write(Prompt("", False, (5, 6, 7)), Options(max_new_tokens=4), 0)) == [4]
     assert target.model.generation_config is before

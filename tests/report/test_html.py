@@ -13,8 +13,8 @@ import pytest
 
 import draftproof
 from draftproof.report import charts
-from draftproof.report.bench_summary import bench_rows, short_names
 from draftproof.report.html import page
+from draftproof.report.rows import bench_rows, short_names
 from draftproof.results import from_json
 from tests.test_cli import invoke
 
@@ -95,7 +95,7 @@ def test_charts_hold_the_numbers_of_the_file(files):
     assert all(0.1 < y < 10 for y in expected.y)
     stacked = charts.round_time([c for c in bench.cells if c.workload == "prose"]).data
     assert [bar.name for bar in stacked] == ["draft", "target", "everything else"]
-    assert charts.workloads(bench).data[0].x == ("prose", "code")
+    assert charts.workloads(bench.k, bench_rows(bench.cells)).data[0].x == ("prose", "code")
 
 
 @pytest.mark.skipif(

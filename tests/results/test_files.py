@@ -12,8 +12,16 @@ from draftproof import ResultError, Speculator
 from draftproof.options import Options
 from draftproof.records import Interval, Placement
 from draftproof.report.html import page
-from draftproof.results import Recipe, RunResult, check_writable, from_json, read_machine, to_json, write
-from draftproof.results.kinds import SCHEMA_VERSION
+from draftproof.results import (
+    SCHEMA_VERSION,
+    Recipe,
+    RunResult,
+    check_writable,
+    from_json,
+    read_machine,
+    to_json,
+    write,
+)
 
 OLD = Path(__file__).parent / "data"
 

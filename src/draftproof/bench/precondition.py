@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from draftproof.clock import Clock
+from draftproof.clock import Clock, DeviceClock
 from draftproof.errors import ConfigError
+from draftproof.models.load import Loaded
 from draftproof.models.session import Session
-from draftproof.results import Timing
+from draftproof.results import PassTimes, PreconditionResult, Timing, read_machine
+from draftproof.stats.trust import doubt_machine, doubt_spread
 
 CONTEXT_TEXT = (
     "The ferry left the harbour a little after six, while the lamps along the quay were still burning. A few fishermen "
@@ -26,6 +29,41 @@ class Subject:
     text: Sequence[int]
     """At least `context` + the largest size tokens."""
     sizes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A model to be timed, what it is to the others, and the numbers of new tokens."""
+
+    loaded: Loaded
+    role: Literal["target", "draft"]
+    sizes: Sequence[int]
+
+
+def precondition(
+    models: Sequence[Timed], *, context: int = 128, sweeps: int = 9, on_pass: Callable[[], None] = lambda: None
+) -> PreconditionResult:
+    """Return what passes of loaded models cost here, as `time_passes` measures them; `on_pass` is called behind each,
+    `(sweeps + 1) *` all sizes times. Raises `ConfigError`.
+    """
+    subjects = [
+        Subject(one.loaded.session(), context_tokens(one.loaded.tokenizer, context + max(one.sizes)), one.sizes)
+        for one in models
+    ]
+    notes = [*doubt_machine(), *(note for one in models for note in one.loaded.told())]
+    clock = DeviceClock(*(one.loaded.placement.device for one in models))
+    timings = time_passes(subjects, clock, context=context, sweeps=sweeps, on_pass=on_pass)
+    passes = tuple(
+        PassTimes(one.loaded.name, one.role, one.loaded.placement, found)
+        for one, found in zip(models, timings, strict=True)
+    )
+    notes += doubt_spread(
+        (f"{times.role} in {times.placement.dtype}, {timing.tokens} tokens", timing.seconds)
+        for times in passes
+        for timing in times.timings
+    )
+    told = tuple(dict.fromkeys(notes))
+    return PreconditionResult(machine=read_machine(), context=context, sweeps=sweeps, passes=passes, notes=told)
 
 
 def time_passes(

@@ -1,4 +1,4 @@
-"""Several ways to write one text, turn by turn in one process, so that a drifting machine meets all of them alike."""
+"""Plain and speculative decoding of one text, turn by turn, to be watched or compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from draftproof.bench.turns import take_turns
 from draftproof.decode.divergence import same_text
 from draftproof.engines.local import Speculator
+from draftproof.engines.ours import prove
 from draftproof.engines.request import seeded_as
 from draftproof.engines.stream import Chunk, Stream
 from draftproof.options import Options
@@ -21,40 +23,19 @@ class Race:
 
     `even` decides whose turn it is. `"tokens"`: the arm that wrote fewest, so that all meet the same state of the
     machine at the same place of the text; this is for measuring. `"time"`: the arm that had least time, so that each
-    runs as it would alone on its share of the machine; this is for watching. If `tolerant`, an arm that raises
-    leaves its error in `errors` and the others go on.
+    runs as it would alone on its share of the machine; this is for watching.
     """
 
-    def __init__(
-        self,
-        streams: Mapping[str, Stream],
-        even: Literal["tokens", "time"] = "tokens",
-        *,
-        tolerant: bool = False,
-    ) -> None:
+    def __init__(self, streams: Mapping[str, Stream], even: Literal["tokens", "time"] = "tokens") -> None:
         self.streams: Mapping[str, Stream] = streams
-        self.errors: dict[str, Exception] = {}
         self._even = even
-        self._tolerant = tolerant
 
     def __iter__(self) -> Iterator[tuple[str, Chunk]]:
-        running = {arm: iter(stream) for arm, stream in self.streams.items()}
-        spent = dict.fromkeys(running, 0.0)
-        while running:
-            arm = min(running, key=lambda a: spent[a])
-            try:
-                chunk = next(running[arm], None)
-            except Exception as error:
-                if not self._tolerant:
-                    raise
-                self.errors[arm] = error
-                chunk = None
-            if chunk is None:
-                del running[arm]
-                continue
-            done = chunk.round
-            spent[arm] += len(done.tokens) if self._even == "tokens" else done.draft_s + done.target_s + done.overhead_s
-            yield arm, chunk
+        return take_turns({arm: iter(stream) for arm, stream in self.streams.items()}, self._spent)
+
+    def _spent(self, chunk: Chunk) -> float:
+        done = chunk.round
+        return len(done.tokens) if self._even == "tokens" else done.draft_s + done.target_s + done.overhead_s
 
     def cancel(self) -> None:
         """End all texts here."""
@@ -97,7 +78,7 @@ def duel(
         speculator.forget()
     streams = {SPECULATIVE: speculator.stream(prompt, wanted, sample=sample)}
     if plain:
-        streams[PLAIN] = speculator.stream(prompt, wanted, k=0, bare=True, sample=sample)
+        streams[PLAIN] = speculator.unpadded.stream(prompt, wanted, k=0, sample=sample)
     return Race(streams, even)
 
 
@@ -124,20 +105,6 @@ def judge_pair(
     twin = prove(speculator, prompt, speculative, plain, wanted)
     found = None if same_text(speculative, twin) else speculator.attribute(prompt, speculative, twin, wanted)
     return Pair(speculative, plain, found)
-
-
-def prove(
-    speculator: Speculator,
-    prompt: Sequence[int],
-    speculative: Generation,
-    plain: Generation,
-    options: Options | None = None,
-) -> Generation:
-    """Return what the speculative text has to equal: `plain`, or under padded numerics its padded twin."""
-    if speculator.numerics.shape is None or same_text(speculative, plain):
-        return plain
-    wanted = seeded_as(speculative, options)
-    return speculator.generate(prompt, wanted, k=0, sample=speculative.sample)
 
 
 def compare(

@@ -66,11 +66,12 @@ def certify(
             shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         from draftproof.report import certificate
+        from draftproof.report.grid import draw
         from draftproof.results import CertifyResult, read_machine
 
         rows = _walk(progress, rules)
         out = shell.results_console(json_file)
-        out.print(certificate.law_table(rows))
+        out.print(draw(certificate.law_table(rows)))
         tests: list[TwoSamples] = []
         interrupted: list[str] = []
         notes: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ def certify(
             with shell.interruptible(lambda: None) as interrupted:
                 for rule in rules:
                     tests += _sample(progress, speculator, ids, replace(wanted, verify=rule), samples)
-            out.print(certificate.samples_table(tests))
+            out.print(draw(certificate.samples_table(tests)))
             notes = (*_placements(speculator), *speculator.notes)
             said = f"k = {k}, temperature {wanted.temperature:g}, seed {wanted.seed}, after {prompt!r}"
             shell.tell(out, "note", said)

@@ -33,8 +33,9 @@ def demo(
         speculator = shell.load(progress, "demo-target", "demo-draft", k=k, compile="on")
         from draftproof.bench.race import compare, duel
         from draftproof.report import terminal
-        from draftproof.results.speedup import speedup
-        from draftproof.results.trust import doubt_machine
+        from draftproof.report.grid import draw
+        from draftproof.stats.speedup import speedup
+        from draftproof.stats.trust import doubt_machine
 
         out = terminal.console()
         doubts = doubt_machine()
@@ -50,7 +51,7 @@ def demo(
         pairs.sort(key=lambda p: p.plain.seconds.total_s / p.speculative.seconds.total_s)
         middle = pairs[len(pairs) // 2]
         out.print(f"\nmeasured {repeats} times, both ways turn by turn; this is the pair in the middle:", style="dim")
-        out.print(terminal.ledger(middle.speculative, middle.plain))
+        out.print(draw(terminal.ledger(middle.speculative, middle.plain)))
         shell.conclude(out, speculator, pairs, speedup([(p.speculative, p.plain) for p in pairs]))
         for warning in doubts:
             shell.tell(out, "warning", warning)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError
+from draftproof.reading import STANDARD
 from draftproof.settings import check_k
+
+if TYPE_CHECKING:
+    from draftproof.models.load import Loaded
 
 
 @with_options(max_new_tokens=64, seed=0)
@@ -44,59 +48,39 @@ def drafts(
         known = {w.name: w for w in read_workloads(limit=limit)}
         chosen = known[workload] if workload in known else read_workloads(Path(workload), limit)[0]
         loaded = shell.load_model(progress, target, weights=weights, adapter=settings["adapter"], **how)
-        from draftproof.bench import drafts as compare
-        from draftproof.report import bench_summary, summary, tables
-        from draftproof.results import DraftsResult, read_machine
-        from draftproof.results.trust import doubt_machine
+        from draftproof.bench.drafts import compare_drafts
+        from draftproof.report import bench_summary, tables
+        from draftproof.report.grid import draw
+        from draftproof.report.rows import bench_rows, drafts_of
 
-        pairs, failed = compare.pair_up(
-            loaded,
-            draft,
-            lambda name: shell.load_model(progress, name, weights=settings["draft_weights"] or weights, **how),
-            k,
-            numerics,
-        )
-        notes = list(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)]))
-        measured_with: dict[str, Any] = {"options": wanted, "repeats": repeats, "numerics": numerics}
-        with progress.status("timing passes") as status:
-            curve, pass_s = compare.time_models(loaded, pairs)
-            status.update(f"writing with every draft at k = {k}")
-            cells = compare.measure_at(loaded, pairs, dict.fromkeys(pairs, k), chosen, **measured_with)
-            measured = summary.cost_curve(curve)
-            facts = [compare.facts(name, pair, cells, measured, pass_s[name]) for name, pair in pairs.items()]
-            best = {f.draft: f.best_k for f in facts if f.best_k}
-            best_cells = []
-            if best:
-                status.update("writing with every draft at its own best k")
-                best_cells = compare.measure_at(loaded, pairs, best, chosen, **measured_with)
-        result = DraftsResult(
-            machine=read_machine(),
-            target=target,
-            target_placement=loaded.placement,
-            k=k,
-            options=wanted,
-            repeats=repeats,
-            workload=chosen,
-            curve=curve,
-            facts=(*facts, *failed),
-            cells=tuple(cells),
-            best_cells=tuple(best_cells),
-            numerics=numerics,
-            notes=tuple(notes),
-        )
-        shell.write_json(result, json_file)
+        def load(name: str) -> Loaded:
+            return shell.load_model(progress, name, weights=settings["draft_weights"] or weights, **how)
+
+        asked: dict[str, Any] = {"k": k, "options": wanted, "repeats": repeats, "numerics": numerics}
+        result = None
+        with shell.interruptible(lambda: None) as interrupted, progress.status("loading drafts") as status:
+            for result in compare_drafts(loaded, draft, load, chosen, **asked, on_stage=status.update):
+                shell.write_json(result, None if json_file == STANDARD else json_file)
+        if result is None:
+            raise KeyboardInterrupt
+        if json_file == STANDARD:
+            shell.write_json(result, json_file)
         out = shell.results_console(json_file)
-        out.print(tables.facts_table(result.facts))
-        names = bench_summary.drafts_of(result)
-        for title, some in ((f"all at k = {k}", cells), ("each at its best k", best_cells)):
+        out.print(draw(tables.facts_table(result.facts), out.width))
+        names = drafts_of(result)
+        rows, best = bench_rows(result.cells), bench_rows(result.best_cells)
+        for title, some in ((f"all at k = {k}", rows), ("each at its best k", best)):
             if some:
-                out.print(tables.bench_table(title, bench_summary.bench_rows(some), "draft", names, out.width))
-        out.print(bench_summary.drafts_verdict(result), style="bold", markup=False)
+                out.print(draw(tables.bench_table(title, some, "draft", names), out.width))
+        out.print(bench_summary.drafts_verdict(names, [*rows, *best]), style="bold", markup=False)
         shell.tell_placements(out, result)
         if said := wanted.describe():
             shell.tell(out, "note", said)
-        doubts = bench_summary.doubt_cells((*cells, *best_cells), wanted.max_new_tokens)
-        for warning in (*bench_summary.unusable(result), *notes, *doubts):
+        doubts = bench_summary.doubt_cells((*result.cells, *result.best_cells), wanted.max_new_tokens)
+        for warning in (*bench_summary.unusable(result), *result.notes, *doubts):
             shell.tell(out, "warning", warning)
-        if any(c.identical is False for c in (*cells, *best_cells)):
+        if interrupted:
+            progress.print("interrupted: the figures above are of what was finished")
+            raise typer.Exit(shell.INTERRUPTED)
+        if any(c.identical is False for c in (*result.cells, *result.best_cells)):
             raise typer.Exit(1)

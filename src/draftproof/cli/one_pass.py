@@ -27,6 +27,7 @@ def one_pass(
         shell.check_json(json_file)
         loaded = shell.load_model(progress, model, **settings)
         from draftproof.bench.one_pass import one_pass as measure
+        from draftproof.report.grid import draw
         from draftproof.report.tables import one_pass_table
         from draftproof.results import OnePassResult, read_machine
 
@@ -42,7 +43,7 @@ def one_pass(
         )
         shell.write_json(result, json_file)
         out = shell.results_console(json_file)
-        out.print(one_pass_table(passes[0]))
+        out.print(draw(one_pass_table(passes[0])))
         for found in passes:
             same = "every prediction is the same" if found.same_tokens else "some predictions differ"
             out.print(f"{found.dtype}: {same}; largest difference of a logit: {found.largest_difference:.2g}")

@@ -35,51 +35,35 @@ def precondition(
         shell.check_models(model, draft, **settings)
         shell.check_models(model, compare_dtype=compare_dtype)
         shell.check_json(json_file)
-        jobs = [("target", model, dtype, weights, adapter, wanted)]
+        jobs: list[Any] = [("target", model, dtype, weights, adapter, wanted)]
         jobs += [] if compare_dtype is None else [("target", model, compare_dtype, weights, adapter, wanted)]
         if draft is not None:
             of_the_draft = settings["draft_weights"] or weights, settings["draft_adapter"]
             jobs.append(("draft", draft, dtype, *of_the_draft, [1, 2]))
         loaded = [
-            (role, shell.load_model(progress, name, dtype=one, weights=bits, adapter=change, **how), ns)
+            (shell.load_model(progress, name, dtype=one, weights=bits, adapter=change, **how), role, ns)
             for role, name, one, bits, change, ns in jobs
         ]
-        from draftproof.bench.precondition import Subject, context_tokens, time_passes
-        from draftproof.clock import DeviceClock
+        from draftproof.bench.precondition import Timed
+        from draftproof.bench.precondition import precondition as measure
         from draftproof.report import summary, tables
-        from draftproof.results import PassTimes, PreconditionResult, read_machine, trust
+        from draftproof.report.grid import draw
+        from draftproof.stats.passes import cost_curve
 
-        subjects = [
-            Subject(one.session(), context_tokens(one.tokenizer, context + max(ns)), ns) for _, one, ns in loaded
-        ]
-        warnings = [*trust.doubt_machine(), *dict.fromkeys(note for _, one, _ in loaded for note in one.told())]
-        clock = DeviceClock(*(one.placement.device for _, one, _ in loaded))
         steps = (sweeps + 1) * sum(len(ns) for _, _, ns in loaded)
         with shell.bar(progress, "timing passes", steps) as advance:
-            timings = time_passes(subjects, clock, context=context, sweeps=sweeps, on_pass=advance)
-        passes = tuple(
-            PassTimes(one.name, "draft" if role == "draft" else "target", one.placement, found)
-            for (role, one, _), found in zip(loaded, timings, strict=True)
-        )
-        warnings += trust.doubt_spread(
-            (f"{times.role} in {times.placement.dtype}, {timing.tokens} tokens", timing.seconds)
-            for times in passes
-            for timing in times.timings
-        )
-        result = PreconditionResult(
-            machine=read_machine(), context=context, sweeps=sweeps, passes=passes, notes=tuple(warnings)
-        )
+            result = measure([Timed(*one) for one in loaded], context=context, sweeps=sweeps, on_pass=advance)
         shell.write_json(result, json_file)
         out = shell.results_console(json_file)
-        for times in passes:
-            out.print(tables.pass_table(times))
+        for times in result.passes:
+            out.print(draw(tables.pass_table(times)))
             if times.role == "target":
                 out.print(summary.precondition_verdict(times), style="bold")
         if draft is not None:
-            c = summary.cost_curve(passes[-1]).at(1) / summary.cost_curve(passes[0]).at(1)
+            c = cost_curve(result.passes[-1]).at(1) / cost_curve(result.passes[0]).at(1)
             out.print(f"c = {c:.2f}: a draft pass / a target pass; the draft must be right more often than that to pay")
         shell.tell_placements(out, result)
-        for warning in warnings:
+        for warning in result.notes:
             shell.tell(out, "warning", warning)
 
 

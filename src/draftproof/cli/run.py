@@ -91,7 +91,8 @@ def _run(
 
     from draftproof.bench.race import PLAIN, SPECULATIVE, compare, duel, judge_pair
     from draftproof.report import terminal
-    from draftproof.results.speedup import speedup
+    from draftproof.report.grid import draw
+    from draftproof.stats.speedup import speedup
 
     if recipe.messages is None:
         ids = speculator.encode(recipe.prompt, chat=recipe.chat)
@@ -138,7 +139,7 @@ def _run(
     result = _result(speculator, recipe, ids, generation, plain, compared, pairs, samples)
     shell.write_json(result, json_file)
     out = shell.results_console(json_file, text_file)
-    out.print(terminal.ledger(generation, plain))
+    out.print(draw(terminal.ledger(generation, plain)))
     if samples:
         out.print(f"the table is of text 1; what is said of all {1 + len(samples)} texts stands below", style="dim")
     for line in terminal.endings(generation):
@@ -171,7 +172,7 @@ def _result(
     from draftproof.bench.race import first_divergence
     from draftproof.models.tokens import pieces
     from draftproof.results import RunResult, read_machine
-    from draftproof.results.trust import doubt_loop
+    from draftproof.stats.trust import doubt_loop
 
     tokenizer = speculator.target.tokenizer
     found = first_divergence(pairs)

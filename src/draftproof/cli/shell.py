@@ -155,6 +155,16 @@ def bar(progress: Console, title: str, steps: int) -> Iterator[Callable[[], None
         yield lambda: shown.advance(task)
 
 
+@contextmanager
+def steps(progress: Console, title: str) -> Iterator[tuple[Callable[[int], None], Callable[[], None]]]:
+    """Show a progress bar whose length is known later; yield what says how many steps there are, and what moves it."""
+    from rich.progress import Progress
+
+    with Progress(console=progress, transient=True) as shown:
+        task = shown.add_task(title, total=None)
+        yield lambda total: shown.update(task, total=total), lambda: shown.advance(task)
+
+
 JSON_HELP = "File for everything found (- is standard output, which then holds nothing else)."
 
 

@@ -196,7 +196,6 @@ class Request:
                 tokens=tuple(kept),
                 cut=len(allowed) - len(kept),
                 draft_passes=proposal.passes,
-                catch_up_passes=proposal.catch_up_passes,
                 draft_s=self._drafted - self._entered,
                 target_s=target_s,
                 overhead_s=self._left - verified,

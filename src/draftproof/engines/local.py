@@ -52,7 +52,6 @@ class Speculator(ModelPair):
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
         k: int | Controller | None = None,
-        bare: bool = False,
         sample: int = 0,
         processors: Sequence[Processor] = (),
         **changes: Any,
@@ -68,8 +67,7 @@ class Speculator(ModelPair):
         several texts of one seed this is. `processors` are transformers' logits processors, or functions that take ids
         `[1, length]` and scores `[1, width]` and return scores; each position of the text is given to copies of them
         once, in order. Plain and speculative streams may run side by side; of two streams of one kind, the newer takes
-        over the cache. With `bare`, passes are not padded, whatever the numerics: plain decoding as fast as it goes
-        here.
+        over the cache.
         """
         wanted = Options.of(options, **changes).seeded()
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
@@ -77,14 +75,11 @@ class Speculator(ModelPair):
         controller = self._controller if k is None else controller_of(k)
         most = controller.most
         session = self._plain_session if most == 0 else self._target_session
-        if self.numerics.shape is not None:
-            if most > self.k and not bare:
-                raise ConfigError(
-                    f"k is {most}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with "
-                    f"k={most}, or with numerics='fast'."
-                )
-            if bare:
-                session = self._bare_session
+        if self.numerics.shape is not None and most > self.k:
+            raise ConfigError(
+                f"k is {most}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with "
+                f"k={most}, or with numerics='fast'."
+            )
         sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
         rule = stop_of(self.target, ids, wanted, session.window)
         proposer = None
@@ -114,7 +109,6 @@ class Speculator(ModelPair):
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
         k: int | Controller | None = None,
-        bare: bool = False,
         check: bool = False,
         sample: int = 0,
         processors: Sequence[Processor] = (),
@@ -133,10 +127,10 @@ class Speculator(ModelPair):
                 f"check compares texts, and under verify={wanted.verify!r} plain decoding draws another one; "
                 "choose verify='coupled', or prove the law with draftproof certify."
             )
-        generation = finish(self.stream(ids, wanted, k=k, bare=bare, sample=sample, processors=processors))
+        generation = finish(self.stream(ids, wanted, k=k, sample=sample, processors=processors))
         if not check:
             return generation
-        plain = finish(self.stream(ids, wanted, k=0, bare=bare, sample=sample, processors=processors))
+        plain = finish(self.stream(ids, wanted, k=0, sample=sample, processors=processors))
         if not same_text(generation, plain):
             found = self.attribute(ids, generation, plain, wanted, processors)
             raise DivergenceError(describe(found, self.target))
@@ -153,7 +147,6 @@ class Speculator(ModelPair):
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
         k: int | Controller | None = None,
-        bare: bool = False,
         check: bool = False,
         processors: Sequence[Processor] = (),
         **changes: Any,
@@ -169,7 +162,7 @@ class Speculator(ModelPair):
         wanted = Options.of(options, **changes).seeded()
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
         ids = self.encode(prompt, chat=chat, **talk)
-        given: dict[str, Any] = {"k": k, "bare": bare, "check": check, "processors": processors}
+        given: dict[str, Any] = {"k": k, "check": check, "processors": processors}
         return [self.generate(ids, wanted, sample=i, **given) for i in range(n)]
 
     def attribute(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Never, cast
+from typing import Any, Never, Self, cast
 
 from transformers import PreTrainedModel
 
@@ -52,6 +53,7 @@ class ModelPair:
     ) -> None:
         refuse_unknown(unknown)
         self._controller = controller_of(k)
+        self._asked_numerics = numerics
         self.draft_context = draft_context
         of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
         of_the_draft |= {"draft_weights": draft_weights, "draft_window": draft_window, "draft_revision": draft_revision}
@@ -74,7 +76,6 @@ class ModelPair:
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)
-        self._bare_session = self._plain_session if self.numerics.shape is None else self._session(None)
         self._making: Making | None = making
         self._model: DraftModel | None = None
         if draft is not None and making is None:
@@ -150,10 +151,25 @@ class ModelPair:
         """Forget all texts: the next request reads its whole prompt, as a first one does."""
         for session in {*self._own_sessions, *([self._model.session] if self._model else [])}:
             session.forget()
+        if self.unpadded is not self:
+            self.unpadded.forget()
 
     @property
     def _own_sessions(self) -> tuple[ModelSession, ...]:
-        return self._target_session, self._plain_session, self._bare_session
+        return self._target_session, self._plain_session
+
+    @cached_property
+    def unpadded(self) -> Self:
+        """Who writes plainly as fast as it goes here: this one, or where its passes are padded, its target alone."""
+        return self if self.numerics.shape is None else type(self)(self.target, numerics="fast", clock=self.clock)
+
+    def at(self, k: int | Controller) -> Self:
+        """Return the same pair on the same models, with caches of its own, that guesses `k` a round."""
+        model: dict[str, Any] = {}
+        if self._model is not None:
+            model = {"draft_context": self.draft_context, "draft_window": self.draft_window}
+        guesser = self._making if self._model is None else self._model.loaded
+        return type(self)(self.target, guesser, k, numerics=self._asked_numerics, clock=self.clock, **model)
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
@@ -162,3 +178,5 @@ class ModelPair:
             warm_up(session, widths, prompt_tokens, repeats)
         if self._model is not None:
             self._model.warm_up(prompt_tokens, repeats)
+        if self.unpadded is not self:
+            self.unpadded.warm_up(prompt_tokens, repeats)

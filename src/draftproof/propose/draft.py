@@ -95,7 +95,7 @@ class Draft:
             guesses.append(token)
         passes = len(tokens)
         confidence = tuple(sure[: len(guesses)])
-        return Proposal(tuple(guesses), passes, 0 if guesses else passes, fault, source=SOURCE, confidence=confidence)
+        return Proposal(tuple(guesses), passes, fault, source=SOURCE, confidence=confidence)
 
     def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
         text = list(sequence)
@@ -125,7 +125,7 @@ class Draft:
                 fault = _FAULT if not row.isfinite().any() or row.isnan().any() else f"the draft guessed less: {error}"
                 break
         guesses = tuple(text[len(sequence) :])
-        return Proposal(guesses, passes, 0 if guesses else passes, fault, laws, SOURCE, tuple(confidence))
+        return Proposal(guesses, passes, fault, laws, SOURCE, tuple(confidence))
 
     def _view(self, text: Sequence[int]) -> Sequence[int]:
         """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before."""

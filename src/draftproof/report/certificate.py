@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
-
+from draftproof.report.grid import Column, Grid, grid
 from draftproof.results import CALLED_DIFFERENT, CertifyResult, LawRow, TwoSamples
 
-_LAW_COLUMNS = ("rule", "guesses", "outcomes", "difference", "kept, k=1", "k=2", "k=3")
-_SAMPLE_COLUMNS = ("rule", "tokens", "samples", "kinds", "chi-square", "p", "visible")
 
-
-def law_rows(rows: Sequence[LawRow]) -> list[list[str]]:
-    """Return a row of cells for every rule and proposer: outcomes and difference over all k, guesses kept by k."""
+def law_table(rows: Sequence[LawRow]) -> Grid:
+    """Return the table of every outcome that was walked: outcomes and difference over all k, guesses kept by k."""
     found = []
     for rule, proposer in dict.fromkeys((row.rule, row.proposer) for row in rows):
         mine = [row for row in rows if (row.rule, row.proposer) == (rule, proposer)]
@@ -23,32 +17,27 @@ def law_rows(rows: Sequence[LawRow]) -> list[list[str]]:
         kept = {row.k: f"{row.first_round:.4f}" for row in mine if row.k}
         outcomes = f"{sum(row.outcomes for row in mine):,}"
         difference = "0 (exact)" if worst == 0 else f"{worst:.3g}"
-        found.append([rule, proposer, outcomes, difference, *(kept.get(k, "") for k in (1, 2, 3))])
-    return found
-
-
-def sample_cells(test: TwoSamples) -> list[str]:
-    """Return the cells of one comparison of samples."""
-    visible = "–" if test.visible is None else f"{test.visible:.3f}"
-    cells = [test.rule, test.of, f"{test.samples:,}", f"{test.bins}"]
-    return [*cells, f"{test.statistic:.1f}", f"{test.p_value:.3f}", visible]
-
-
-def law_table(rows: Sequence[LawRow]) -> Table:
-    """Return the table of every outcome that was walked."""
+        found.append((rule, proposer, outcomes, difference, *(kept.get(k, "") for k in (1, 2, 3))))
+    heads = ("rule", "guesses", "outcomes", "difference", "kept, k=1", "k=2", "k=3")
     title = "small models: every random outcome, and the guesses that the first round keeps"
-    return _table(title, _LAW_COLUMNS, law_rows(rows))
+    return grid(title, _columns(heads), found)
 
 
-def samples_table(tests: Sequence[TwoSamples]) -> Table:
+def samples_table(tests: Sequence[TwoSamples]) -> Grid:
     """Return the table of samples from a pair, plain against speculative."""
-    return _table("your pair: samples, plain against speculative", _SAMPLE_COLUMNS, map(sample_cells, tests))
+    heads = ("rule", "tokens", "samples", "kinds", "chi-square", "p", "visible")
+    rows = [
+        (
+            *(test.rule, test.of, f"{test.samples:,}", f"{test.bins}", f"{test.statistic:.1f}", f"{test.p_value:.3f}"),
+            "–" if test.visible is None else f"{test.visible:.3f}",
+        )
+        for test in tests
+    ]
+    return grid("your pair: samples, plain against speculative", _columns(heads), rows)
 
 
-def certificate_rows(result: CertifyResult) -> list[list[list[str]]]:
-    """Return both tables of a certificate as rows of cells, heads first; the second only if there were samples."""
-    found = [[list(_LAW_COLUMNS), *law_rows(result.rows)]]
-    return [*found, [list(_SAMPLE_COLUMNS), *map(sample_cells, result.tests)]] if result.tests else found
+def _columns(heads: Sequence[str]) -> list[Column]:
+    return [Column(head, left=i < 2) for i, head in enumerate(heads)]
 
 
 def holds(result: CertifyResult) -> bool:
@@ -86,12 +75,3 @@ def certificate(result: CertifyResult) -> list[str]:
         f"your pair: no difference found in the first tokens; one of {widest:.2f} (total variation between the kinds "
         f"counted) would have been found nine times in ten (called a difference at p < {CALLED_DIFFERENT:g})",
     ]
-
-
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left", padding=(0, 1, 0, 0))
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
-    for cells in rows:
-        table.add_row(*map(Text, cells))
-    return table

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from draftproof import cost
 from draftproof.records import Generation
-from draftproof.report.bench_summary import BenchRow, bench_rows, drafts_of, peer_rows, short
+from draftproof.report.rows import BenchRow, drafts_of, short
 from draftproof.report.summary import pass_rows
-from draftproof.results import BenchResult, Cell, DraftsResult, PassTimes
+from draftproof.results import Arm, Cell, DraftsResult, PassTimes
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
     "#0072B2",
@@ -73,12 +73,12 @@ def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
 def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
     """Tokens per round, beside (1 - alpha^(k+1)) / (1 - alpha) with its ceiling 1 / (1 - alpha)."""
     figure = _figure("Tokens per round against k", "k, guesses a round", "tokens per round")
-    sweep = [r for r in rows if r.draft is not None]
+    sweep = [r for r in rows if r.guesses]
     figure.add_scatter(x=[r.k for r in sweep], y=[r.tokens_per_round for r in sweep], name="measured", **_style(0))
     known = [r.agreement for r in sweep if r.agreement is not None]
     if known:
         alpha = median(known)
-        ks = list(range(max(r.k for r in sweep) + 1))
+        ks = list(range(max(r.k or 0 for r in sweep) + 1))
         theory = [cost.tokens_per_round(alpha, k) for k in ks]
         figure.add_scatter(
             x=ks, y=theory, name=f"formula at alpha = {alpha:.2f}", line={"color": VERMILION, "dash": "dash"}
@@ -112,7 +112,7 @@ def round_time(cells: Sequence[Cell]) -> go.Figure:
     )
     for name, colour, pattern, seconds in parts:
         figure.add_bar(
-            x=[f"k={k}" if draft else "plain" for draft, k in arms],
+            x=[arm.name for arm in arms],
             y=[
                 1e3 * sum(seconds(g) for g in made) / max(1, sum(len(g.rounds) for g in made)) for made in arms.values()
             ],
@@ -126,48 +126,42 @@ def round_time(cells: Sequence[Cell]) -> go.Figure:
 def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
     """How often the guess at each place of the block is right, given that all before it were."""
     figure = _figure("Agreement by position in the block", "position of the guess", "right, of those tested")
-    shown = [(k, made) for (draft, k), made in _by_arm(cells, last=True).items() if draft]
-    for i, (k, made) in enumerate(shown):
+    shown = [(arm.name, made) for arm, made in _by_arm(cells, last=True).items() if not arm.plain]
+    for i, (name, made) in enumerate(shown):
         tested = cost.agreement_by_position([r for g in made for r in g.rounds])
         points = [(n + 1, right / all_, all_) for n, (all_, right) in enumerate(tested) if all_]
         figure.add_scatter(
             x=[n for n, _, _ in points],
             y=[rate for _, rate, _ in points],
             text=[f"{all_} tested" for _, _, all_ in points],
-            name=f"k={k}",
+            name=name,
             **_style(i),
         )
     figure.update_yaxes(range=[0, 1.05])
     return figure
 
 
-def workloads(result: BenchResult) -> go.Figure:
-    """Workloads side by side at one k, and other engines where they were run."""
-    figure = _figure(f"Workloads at k = {result.k}", "", "times plain decoding")
-    rows = [r for r in bench_rows(result.cells) if r.k == result.k and r.speedup is not None]
-    values = [r.speedup for r in rows if r.speedup is not None]
-    figure.add_bar(
-        x=[r.workload for r in rows],
-        y=[v.value for v in values],
-        error_y={"array": [v.high - v.value for v in values], "arrayminus": [v.value - v.low for v in values]},
-        name="draftproof",
-        marker_color=BLUE,
-    )
-    peers = peer_rows(result)
-    for i, engine in enumerate(dict.fromkeys(p.engine for p in peers), 1):
-        mine = [p for p in peers if p.engine == engine]
+def workloads(k: int, rows: Sequence[BenchRow]) -> go.Figure:
+    """Workloads side by side at one `k`, and other engines where they were run."""
+    figure = _figure(f"Workloads at k = {k}", "", "times plain decoding")
+    known = [(r, r.speedup) for r in rows if r.speedup is not None and (r.k == k or not r.arm.ours)]
+    for i, name in enumerate(dict.fromkeys("draftproof" if r.arm.ours else r.arm.name for r, _ in known)):
+        mine = [(r.workload, v) for r, v in known if name == ("draftproof" if r.arm.ours else r.arm.name)]
         figure.add_bar(
-            x=[p.workload for p in mine],
-            y=[p.speedup for p in mine],
-            name=engine,
+            x=[workload for workload, _ in mine],
+            y=[v.value for _, v in mine],
+            error_y={"array": [v.high - v.value for _, v in mine], "arrayminus": [v.value - v.low for _, v in mine]},
+            name=name,
             marker={"color": _COLOURS[i % 7], "pattern": {"shape": ("", "/", "x", "-", "|")[i % 5]}},
         )
     figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
     return figure
 
 
-def drafts(result: DraftsResult) -> go.Figure:
-    """Drafts side by side: what they cost, how often they are right, how fast they make it."""
+def drafts(result: DraftsResult, rows: Sequence[BenchRow], best: Sequence[BenchRow]) -> go.Figure:
+    """Drafts side by side: what they cost, how often they are right, how fast they make it at one k (`rows`), and
+    each at its best.
+    """
     figure = _figure("Drafts: cost, agreement, speedup", "", "")
     facts = [f for f in result.facts if f.c is not None]
     called = drafts_of(result)
@@ -176,14 +170,14 @@ def drafts(result: DraftsResult) -> go.Figure:
     figure.add_bar(
         x=names, y=[f.agreement for f in facts], name="alpha", marker={"color": GREEN, "pattern": {"shape": "/"}}
     )
-    for label, cells, colour, pattern in (
-        (f"speedup at k = {result.k}", result.cells, BLUE, ""),
-        ("speedup at its best k", result.best_cells, PURPLE, "x"),
+    for label, some, colour, pattern in (
+        (f"speedup at k = {result.k}", rows, BLUE, ""),
+        ("speedup at its best k", best, PURPLE, "x"),
     ):
-        rows = [r for r in bench_rows(cells) if r.speedup is not None]
+        known = [(called[r.draft or ""], r.speedup.value) for r in some if r.speedup is not None]
         figure.add_bar(
-            x=[called[r.draft or ""] for r in rows],
-            y=[r.speedup.value for r in rows if r.speedup is not None],
+            x=[name for name, _ in known],
+            y=[value for _, value in known],
             name=label,
             marker={"color": colour, "pattern": {"shape": pattern}},
         )
@@ -191,21 +185,21 @@ def drafts(result: DraftsResult) -> go.Figure:
     return figure
 
 
-def _by_arm(cells: Sequence[Cell], *, last: bool = False) -> dict[tuple[str | None, int], list[Generation]]:
-    """All generations of every (draft, k) that has some, over all prompts; or only the last repeat of each."""
-    arms: dict[tuple[str | None, int], list[Generation]] = {}
+def _by_arm(cells: Sequence[Cell], *, last: bool = False) -> dict[Arm, list[Generation]]:
+    """All generations of every arm that has some, over all prompts; or only the last repeat of each."""
+    arms: dict[Arm, list[Generation]] = {}
     for cell in cells:
         if cell.generations:
-            arms.setdefault((cell.draft, cell.k), []).extend(cell.generations[-1:] if last else cell.generations)
+            arms.setdefault(cell.arm, []).extend(cell.generations[-1:] if last else cell.generations)
     return arms
 
 
 def _expected(cells: Sequence[Cell], row: BenchRow) -> float | None:
     """The forecast for a row, from its own agreement and the medians of the measured passes."""
-    plain = [r for c in cells if c.draft is None for g in c.generations for r in g.rounds]
-    mine = [r for c in cells if (c.draft, c.k) == (row.draft, row.k) for g in c.generations for r in g.rounds]
+    plain = [r for c in cells if c.arm.plain for g in c.generations for r in g.rounds]
+    mine = [r for c in cells if c.arm == row.arm for g in c.generations for r in g.rounds]
     full = [r for r in mine if len(r.proposed) == row.k]
-    if not plain or not full or row.agreement is None:
+    if not plain or not full or row.agreement is None or not row.k:
         return None
     v_1, v_k = median(r.target_s for r in plain), median(r.target_s for r in full)
     curve = cost.CostCurve((1, row.k + 1), (v_1, v_k))

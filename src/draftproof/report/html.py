@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal
 
 import jinja2
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-from draftproof import cost
-from draftproof.records import Generation, Interval, Machine
-from draftproof.report import bench_summary, certificate, charts, summary
-from draftproof.report.bench_summary import short
-from draftproof.report.terminal import cost_coefficient, endings, ledger_rows, verdict
+from draftproof.records import Generation, Machine
+from draftproof.report import bench_summary, certificate, charts, summary, tables
+from draftproof.report.grid import Grid
+from draftproof.report.rows import bench_rows, drafts_of, short
+from draftproof.report.terminal import endings, ledger, verdict
 from draftproof.results import (
     AnyResult,
     BenchResult,
@@ -48,7 +46,7 @@ class Section:
     facts: list[str] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    tables: list[list[list[str]]] = field(default_factory=list)
+    tables: list[Grid] = field(default_factory=list)
     charts: list[str] = field(default_factory=list)
     texts: list[dict[str, object]] = field(default_factory=list)
 
@@ -98,13 +96,7 @@ def _run(result: RunResult) -> Section:
         section.verdicts.append(f"identical to plain decoding: {'yes' if generation.identical else 'NO'}")
     section.facts += list(result.notes)
     section.warnings += list(generation.warnings)
-    arms = [g for g in (result.plain, generation) if g is not None]
-    names = (["plain"] if result.plain else []) + ["speculative"]
-    rows = [["", *names], *([name, *cells] for name, cells in ledger_rows(arms))]
-    c = cost_coefficient(generation, result.plain)
-    if c is not None:
-        rows.append(["c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}"])
-    section.tables.append(rows)
+    section.tables.append(ledger(generation, result.plain))
     if result.samples:
         section.facts.append(f"the table is of text 1 of {1 + len(result.samples)}")
     section.facts += endings(generation)
@@ -137,9 +129,7 @@ def _one_pass(result: OnePassResult) -> Section:
     for found in result.passes:
         same = "every prediction is the same" if found.same_tokens else "some predictions differ"
         section.verdicts.append(f"{found.dtype}: {same}; largest difference of a logit {found.largest_difference:.2g}")
-    head = ["after", "the model predicts", "from the shortened text"]
-    rows = [[r.prefix, repr(r.predicted_text), repr(r.shortened_text or "")] for r in result.passes[0].rows]
-    section.tables.append([head, *rows])
+    section.tables.append(tables.one_pass_table(result.passes[0]))
     return section
 
 
@@ -149,53 +139,39 @@ def _precondition(result: PreconditionResult) -> Section:
     for times in result.passes:
         if times.role == "target":
             section.verdicts.append(f"{short(times.model)}: {summary.precondition_verdict(times)}")
-        head = [f"{short(times.model)}, {times.placement.dtype}: new tokens", "one pass", "against one", "spread"]
-        rows = [
-            [f"{r.tokens}", f"{r.seconds * 1e3:.2f} ms", f"{r.ratio:.2f} ×", f"{r.spread:.0%}"]
-            for r in summary.pass_rows(times)
-        ]
-        section.tables.append([head, *rows])
+        section.tables.append(tables.pass_table(times))
     section.charts.append(_html(charts.cost_curves(result.passes)))
     return section
 
 
 def _bench(result: BenchResult) -> Section:
     section = Section(f"Bench: {short(result.target)} with {short(result.draft)}")
+    placed = [("target", result.target_placement), ("draft", result.draft_placement)]
     section.facts += [
-        f"target on {result.target_placement.reason}; draft on {result.draft_placement.reason}",
+        "; ".join(f"{role} on {one.reason}" for role, one in placed if one is not None),
         f"{result.options.max_new_tokens} tokens, {result.repeats} interleaved repeats",
         *([said] if (said := result.options.describe()) else []),
     ]
-    rows = bench_summary.bench_rows(result.cells)
+    rows = bench_rows(result.cells)
     if not rows:
         section.verdicts.append("nothing was measured")
         section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
         return section
     first = result.workloads[0].name
-    sweep = [r for r in rows if r.workload == first and r.k in (0, *result.ks)]
-    cells = [c for c in result.cells if c.workload == first and c.k in (0, *result.ks)]
+    sweep = [r for r in rows if r.workload == first and r.arm.ours and r.k in (0, *result.ks)]
+    cells = [c for c in result.cells if c.workload == first and c.arm.ours and c.arm.k in (0, *result.ks)]
     section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
-    section.verdicts += bench_summary.workloads_verdict(result)
+    section.verdicts += bench_summary.workloads_verdict(result.k, rows)
     section.facts += [same] if (same := bench_summary.identity(result)) else []
     section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
-    section.tables.append(_bench_rows(rows, "workload"))
-    if result.peers:
-        head = ["transformers' own", "workload", "tokens/s", "× our plain (medians)", "identical"]
-        section.tables.append([
-            head,
-            *(
-                [p.engine, p.workload, f"{p.tokens_per_s:.2f}", f"{p.speedup:.2f} ×", _yes(p.identical)]
-                for p in bench_summary.peer_rows(result)
-                if p.speedup
-            ),
-        ])
+    section.tables.append(tables.bench_table("", rows, "workload"))
     figures = [
         charts.speedup_by_k(sweep, cells),
         charts.tokens_by_k(sweep),
         charts.passes_by_k(sweep),
         charts.round_time(cells),
         charts.acceptance_by_position(cells),
-        charts.workloads(result),
+        charts.workloads(result.k, rows),
     ]
     section.charts += [_html(figure) for figure in figures]
     return section
@@ -203,29 +179,15 @@ def _bench(result: BenchResult) -> Section:
 
 def _drafts(result: DraftsResult) -> Section:
     section = Section(f"Drafts for {short(result.target)} on {result.workload.name}")
-    section.verdicts.append(bench_summary.drafts_verdict(result))
+    names = drafts_of(result)
+    rows, best = bench_rows(result.cells), bench_rows(result.best_cells)
+    section.verdicts.append(bench_summary.drafts_verdict(names, [*rows, *best]))
     section.warnings += [*bench_summary.unusable(result), *result.notes]
     section.warnings += bench_summary.doubt_cells((*result.cells, *result.best_cells), result.options.max_new_tokens)
-    names = bench_summary.drafts_of(result)
-    head = ["draft", "one pass", "c", "alpha", "alpha > c", "best k"]
-    rows = [
-        [
-            names[f.draft],
-            f"{f.pass_s * 1e3:.1f} ms",
-            f"{f.c:.2f}",
-            f"{f.agreement:.2f}",
-            "met" if cost.can_pay(f.agreement, f.c) else "not met",
-            f"{f.best_k}" if f.best_k else "none pays",
-        ]
-        for f in result.facts
-        if f.pass_s is not None and f.c is not None and f.agreement is not None
-    ]
-    section.tables += [
-        [head, *rows],
-        _bench_rows(bench_summary.bench_rows(result.cells), "draft", names),
-        *([_bench_rows(bench_summary.bench_rows(result.best_cells), "draft", names)] if result.best_cells else []),
-    ]
-    section.charts.append(_html(charts.drafts(result)))
+    section.tables.append(tables.facts_table(result.facts))
+    for title, some in ((f"all at k = {result.k}", rows), ("each at its best k", best)):
+        section.tables += [tables.bench_table(title, some, "draft", names)] if some else []
+    section.charts.append(_html(charts.drafts(result, rows, best)))
     return section
 
 
@@ -237,40 +199,10 @@ def _certify(result: CertifyResult) -> Section:
         options = result.options
         section.facts.append(f"temperature {options.temperature:g}, seed {options.seed}, after {result.prompt!r}")
     section.verdicts += certificate.certificate(result)
-    section.tables += certificate.certificate_rows(result)
+    section.tables.append(certificate.law_table(result.rows))
+    section.tables += [certificate.samples_table(result.tests)] if result.tests else []
     section.facts += list(result.notes)
     return section
-
-
-def _bench_rows(
-    rows: Sequence[bench_summary.BenchRow],
-    by: Literal["workload", "draft"],
-    names: Mapping[str, str] = MappingProxyType({}),
-) -> list[list[str]]:
-    head = [by, "k", "tokens/s", "speedup", "95 % interval", "target passes", "draft passes", "guesses", "discarded"]
-    head += ["acceptance rate", "alpha", "tokens/round", "identical"]
-    body = []
-    for r in rows:
-        name = r.workload if r.draft is None or by == "workload" else names[r.draft]
-        body.append([
-            name,
-            f"{r.k}",
-            f"{r.tokens_per_s:.2f}",
-            *_interval(r.speedup),
-            bench_summary.count(r.target_passes),
-        ])
-        body[-1] += [bench_summary.count(n) if r.draft else "" for n in (r.draft_passes, r.proposed, r.discarded)]
-        body[-1] += ["" if v is None else f"{v:.1%}" for v in (r.acceptance_rate, r.agreement)]
-        body[-1] += [f"{r.tokens_per_round:.2f}", _yes(r.identical)]
-    return [head, *body]
-
-
-def _interval(found: Interval | None) -> list[str]:
-    return ["", ""] if found is None else [f"{found.value:.2f} ×", f"{found.low:.2f} – {found.high:.2f}"]
-
-
-def _yes(value: bool | None) -> str:
-    return {None: "", True: "yes", False: "NO"}[value]
 
 
 def _machine(machine: Machine) -> str:

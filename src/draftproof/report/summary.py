@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
 from draftproof import cost
 from draftproof.cost import CostCurve
 from draftproof.results import PassTimes
+from draftproof.stats.passes import cost_curve
 
 NEARLY_FREE = 1.25
 """A pass over n tokens that costs less than this many single passes counts as nearly free."""
@@ -39,11 +39,6 @@ def pass_rows(times: PassTimes) -> list[PassRow]:
         low, high = np.percentile(timing.seconds, [25, 75])
         rows.append(PassRow(timing.tokens, seconds, seconds / curve.seconds[0], float(high - low) / seconds))
     return rows
-
-
-def cost_curve(times: PassTimes) -> CostCurve:
-    """Return the median cost curve of one model's passes."""
-    return CostCurve(tuple(t.tokens for t in times.timings), tuple(float(median(t.seconds)) for t in times.timings))
 
 
 def precondition_verdict(times: PassTimes) -> str:

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from draftproof.records import Generation, Interval, Round
+from draftproof.report.grid import Column, Grid, grid
 
 POSITIONS = 5
 """Most places of a round whose acceptance stands in the ledger."""
 ACCEPTED, OWN, REJECTED = "green", "bold blue", "red strike"
 
 
-def ledger(speculative: Generation, plain: Generation | None = None) -> Table:
+def ledger(speculative: Generation, plain: Generation | None = None) -> Grid:
     """Return the essay's table: counts, rates and times, plain decoding beside speculative where it was run."""
     arms = [g for g in (plain, speculative) if g is not None]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    if plain is not None:
-        table.add_column("plain", justify="right")
-    table.add_column(f"speculative, k = {speculative.k}" if speculative.k else "plain", justify="right")
-    for name, cells in ledger_rows(arms):
-        table.add_row(name, *cells)
+    heads = [f"speculative, k = {g.k}" if g.k else "plain" for g in arms]
+    rows = [(name, *(value(g) for g in arms)) for name, value in _ROWS]
+    rows = [row for row in rows if any(cell != "–" for cell in row[1:])]  # those that say something
     c = cost_coefficient(speculative, plain)
     if c is not None:
-        table.add_row("c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}")
-    return table
-
-
-def ledger_rows(arms: Sequence[Generation]) -> list[tuple[str, list[str]]]:
-    """Return the ledger's rows that say something of at least one of the arms: name, one cell an arm."""
-    rows = [(name, [value(g) for g in arms]) for name, value in _ROWS]
-    return [(name, cells) for name, cells in rows if any(cell != "–" for cell in cells)]
+        rows.append(("c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}"))
+    return grid("", [Column("", left=True), *map(Column, heads)], rows)
 
 
 def cost_coefficient(speculative: Generation, plain: Generation | None) -> float | None:

@@ -12,7 +12,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from draftproof.errors import ResultError
 from draftproof.records import Generation
-from draftproof.results.kinds import SCHEMA_VERSION, AnyResult
+from draftproof.results.base import SCHEMA_VERSION
+from draftproof.results.kinds import AnyResult
+from draftproof.results.versions import upgrade
 
 _ADAPTER: TypeAdapter[AnyResult] = TypeAdapter(Annotated[AnyResult, Field(discriminator="kind")])
 _HEAD = ("schema_version", "kind", "draftproof", "created", "machine")
@@ -37,22 +39,12 @@ def from_json(text: str) -> AnyResult:
                 f"the file has schema version {data['schema_version']}, this draftproof reads up to {SCHEMA_VERSION}; "
                 "upgrade draftproof."
             )
-        if data["schema_version"] < 2:
-            _from_version_1(data)
+        upgrade(data)
         if data["kind"] == "run":
             data["generation"] = {name: data.pop(name) for name in _GENERATION_FIELDS if name in data}
         return _ADAPTER.validate_python(data)
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise ResultError(f"this is not a draftproof result: {str(error).splitlines()[0]}") from error
-
-
-def _from_version_1(data: dict[str, Any]) -> None:
-    """Upgrade in place: what was asked of the text stood beside other fields, and everything was greedy."""
-    home = data["recipe"] if data["kind"] == "run" else data
-    home.pop("seed", None)
-    if "max_new_tokens" in home:
-        home["options"] = {"max_new_tokens": home.pop("max_new_tokens"), "stop": home.pop("stop", ())}
-    data["schema_version"] = SCHEMA_VERSION
 
 
 def check_writable(path: Path) -> None:

@@ -1,32 +1,15 @@
-"""What each command measures, as frozen records. docs/results-format.md describes them field by field."""
+"""What a run and a certificate say, and all kinds of results. docs/results-format.md describes them field by field."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, Literal
 
 from draftproof.options import Options
-from draftproof.records import Divergence, Generation, Interval, Machine, Placement
-
-SCHEMA_VERSION = 2
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What every result says of itself."""
-
-    machine: Machine
-    notes: tuple[str, ...] = ()
-    """What a reader should know, such as a reason not to trust a number."""
-    schema_version: int = SCHEMA_VERSION
-    draftproof: str = field(default_factory=lambda: version("draftproof"))
-    created: str = field(default_factory=_now)
+from draftproof.records import Divergence, Generation, Interval, Placement
+from draftproof.results.base import Result
+from draftproof.results.bench import BenchResult, DraftsResult
+from draftproof.results.passes import OnePassResult, PreconditionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,183 +66,6 @@ class RunResult(Result):
     guesses: dict[int, str] = field(default_factory=dict)
     """The text of every guessed token id."""
     kind: Literal["run"] = "run"
-
-
-@dataclass(frozen=True, slots=True)
-class OnePassRow:
-    """One position of a text: what the model predicts after it."""
-
-    token: int
-    prefix: str
-    """The text up to and including this token."""
-    predicted: int
-    predicted_text: str
-    shortened: int | None
-    """The prediction at this position from the pass over the shortened text; None where that had ended."""
-    shortened_text: str | None
-    largest_difference: float | None
-    """Largest difference of a logit between the two passes at this position."""
-
-
-@dataclass(frozen=True, slots=True)
-class OnePass:
-    """All positions of a text from one pass, and from a pass over the shortened text."""
-
-    dtype: str
-    rows: tuple[OnePassRow, ...]
-    largest_difference: float
-    same_tokens: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnePassResult(Result):
-    """One `draftproof one-pass`."""
-
-    model: str
-    text: str
-    cut: int
-    passes: tuple[OnePass, ...]
-    """The chosen number format, and float32 where that is another."""
-    kind: Literal["one-pass"] = "one-pass"
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of passes over one number of new tokens, in the order measured; the warm-up is kept apart."""
-
-    tokens: int
-    seconds: tuple[float, ...]
-    warm_up_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class PassTimes:
-    """What passes of one model cost."""
-
-    model: str
-    role: Literal["target", "draft"]
-    placement: Placement
-    timings: tuple[Timing, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreconditionResult(Result):
-    """One `draftproof precondition`."""
-
-    context: int
-    """Tokens in the cache before each timed pass."""
-    sweeps: int
-    passes: tuple[PassTimes, ...]
-    """The target first; then the draft, or the target in other number formats."""
-    kind: Literal["precondition"] = "precondition"
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A kind of text to measure on: one or more prompts."""
-
-    name: str
-    prompts: tuple[str, ...]
-    chat: bool = False
-    """Whether the prompts are messages that go through the target's chat template."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One way to write one prompt, measured several times: an arm of a race."""
-
-    workload: str
-    prompt: int
-    """Index of the prompt in its workload."""
-    draft: str | None
-    """The draft's name; None for plain decoding."""
-    k: int
-    generations: tuple[Generation, ...]
-    """One a repeat, in order; the plain cell of the same prompt has its twins at the same places."""
-    identical: bool | None
-    """Whether every repeat wrote the plain text; None if there was nothing to compare."""
-    divergence: Divergence | None = None
-    error: str | None = None
-    """Why the cell has no numbers, if it failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerCell:
-    """The same prompt written by another engine on the same models, between the same repeats."""
-
-    workload: str
-    prompt: int
-    engine: str
-    seconds: tuple[float, ...]
-    tokens: tuple[tuple[int, ...], ...]
-    """Generated ids, one text a repeat."""
-    identical: bool | None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchResult(Result):
-    """One `draftproof bench`: the k sweep and the workload sweep."""
-
-    target: str
-    draft: str
-    target_placement: Placement
-    draft_placement: Placement
-    ks: tuple[int, ...]
-    """The k sweep, run on the first workload."""
-    k: int
-    """The one k of the other workloads."""
-    options: Options
-    """Of every text; repeat i of a sampled one is sample i of the seed."""
-    repeats: int
-    workloads: tuple[Workload, ...]
-    engine: str
-    """`draftproof`, or the engine that ran beside it."""
-    cells: tuple[Cell, ...]
-    peers: tuple[PeerCell, ...] = ()
-    numerics: str = "fast"
-    """What was asked for: `fixed`, `fast` or `auto`; compiled passes are fixed whatever it was."""
-    by_rule: bool | None = None
-    """Whether it came to fixed numerics, where texts on and off are the same by rule; None in older files."""
-    kind: Literal["bench"] = "bench"
-
-
-@dataclass(frozen=True, slots=True)
-class DraftFacts:
-    """What one draft is on this target, machine and text."""
-
-    draft: str
-    placement: Placement | None
-    error: str | None
-    """Why it could not be measured, if so."""
-    pass_s: float | None = None
-    """Median seconds of one draft pass."""
-    c: float | None = None
-    agreement: float | None = None
-    """Estimated alpha: right guesses / tested guesses."""
-    best_k: int | None = None
-    """The k with the best forecast from agreement and measured costs; 0 if none beats plain decoding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftsResult(Result):
-    """One `draftproof drafts`: several drafts for one target, at one k and each at its own best."""
-
-    target: str
-    target_placement: Placement
-    k: int
-    options: Options
-    repeats: int
-    workload: Workload
-    curve: PassTimes
-    facts: tuple[DraftFacts, ...]
-    cells: tuple[Cell, ...]
-    """Plain decoding and every draft at `k`."""
-    best_cells: tuple[Cell, ...]
-    """Plain decoding again, and every draft at its own best k."""
-    numerics: str = "fast"
-    """As in a bench."""
-    kind: Literal["drafts"] = "drafts"
 
 
 @dataclass(frozen=True, slots=True)
