@@ -14,6 +14,7 @@ PROMISES = {
     "2_stream_with_stop": "guesses accepted in each round",
     "3_inside_transformers": "same tokens as generate without a draft: True",
     "4_sample": "same text with k = 0, 3 and 8: True",
+    "5_measure": "k=3: ",
 }
 
 
