@@ -221,6 +221,10 @@ def test_weights_that_were_given_up_are_not_used_elsewhere():
         HfAssisted("hf-plain", loaded, loaded, 3, DeviceClock("cpu"))
     with pytest.raises(ConfigError, match="keep_weights"):
         Speculator(loaded.model)
+    with pytest.raises(ConfigError, match="keep_weights"):
+        loaded.model(input_ids=torch.tensor([[1, 2]]))
+    with pytest.raises(ConfigError, match="keep_weights"):
+        loaded.model.generate(torch.tensor([[1, 2]]), max_new_tokens=2)
     later = Speculator(load("demo-target"), compile="on")
     assert later.target.decoder is not None
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from draftproof.models.given import refuse_given_up
 from draftproof.models.native import structures as native
 from draftproof.models.native.cover import ACTIVATIONS, refuse
 from draftproof.models.native.library import library
@@ -59,8 +60,10 @@ class NativeDecoder:
             self._layer(layer, into, gemma)
             into.window = int(config.sliding_window) if kind == "sliding_attention" else 0
             into.rope = list(ropes).index(kind) if len(ropes) > 1 else 0
-            if consume:
+            if consume and not getattr(model, "weights_given_up", False):
                 model.weights_given_up = True
+                model.register_forward_pre_hook(_refuse)  # whoever calls the model itself is told why it cannot
+            if consume:
                 layer.to("meta")
         self._layers = layers
         head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
@@ -191,3 +194,7 @@ def _ropes(rotary: Any, kinds: Sequence[str]) -> dict[str, tuple[Tensor, float]]
         kind: (getattr(rotary, f"{kind}_inv_freq").float(), float(getattr(rotary, f"{kind}_attention_scaling")))
         for kind in kinds
     }
+
+
+def _refuse(model: PreTrainedModel, given: object) -> None:
+    refuse_given_up(model)
