@@ -11,7 +11,12 @@ from draftproof.settings import check_k
 
 
 class Controller(Protocol):
-    """Chooses k anew for every round of a request."""
+    """Chooses k anew for every round of a request.
+
+    One that remembers has a `start()`, which returns what chooses for one request. One that has a `floor` stops
+    drafting inside a round: behind the guess with which the product of the guesses' confidences falls below it, for
+    proposers that can (`propose.base.Proposer`). It is looked at behind every `next`.
+    """
 
     @property
     def most(self) -> int:
@@ -31,6 +36,12 @@ class Fixed:
 
     def next(self, rounds: Sequence[Round]) -> int:
         return self.most
+
+
+def start(controller: Controller) -> Controller:
+    """Return what chooses for one request."""
+    fresh = getattr(controller, "start", None)
+    return controller if fresh is None else cast("Controller", fresh())
 
 
 def controller_of(k: int | Controller) -> Controller:

@@ -115,15 +115,19 @@ class TableSession:
         ends = range(len(sequence) - last + 1, len(sequence) + 1)
         return torch.tensor([list(self._rule(sequence[:end])) for end in ends])
 
-    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
+    def write(
+        self, sequence: Sequence[int], count: int, ends: Collection[int] = (), floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
         written: list[int] = []
         sure: list[float] = []
+        stays = 1.0
         for _ in range(count):
             row = self.read([*sequence, *written])[0]
             best, token = row.max(dim=-1)
             written.append(int(token))
             sure.append(float((best - row.logsumexp(-1)).exp()))
-            if int(token) in ends:
+            stays *= sure[-1]
+            if int(token) in ends or stays < floor:
                 break
         return written, sure
 

@@ -66,7 +66,9 @@ class LawSession:
     def read(self, sequence: Sequence[int], last: int = 1, whole: Whole | None = None) -> Any:
         return [self._law(sequence[:end]) for end in range(len(sequence) - last + 1, len(sequence) + 1)]
 
-    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
+    def write(
+        self, sequence: Sequence[int], count: int, ends: Collection[int] = (), floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
         raise NotImplementedError("a table is sampled, not followed greedily")
 
 

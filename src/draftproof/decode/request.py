@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from draftproof.clock import Clock
-from draftproof.control import Controller
+from draftproof.control import Controller, start
 from draftproof.decode.rows import Rows, logprobs_of
 from draftproof.errors import EngineError, brief
 from draftproof.exchange import Proposal, Verdict
@@ -65,7 +65,7 @@ class Request:
     ) -> None:
         self._width = width
         self._proposer = proposer if controller.most > 0 else None
-        self._controller = controller
+        self._controller = start(controller)
         self._stop = stop
         self._clock = clock
         self._sampler = sampler
@@ -148,6 +148,8 @@ class Request:
         if self._proposer is None or k == 0:
             return Proposal(())
         try:
+            if hasattr(self._proposer, "floor"):
+                self._proposer.floor = getattr(self._controller, "floor", 0.0)
             offered = self._proposer.propose(self.sequence, k, self._chance.aside(len(self._rounds)))
         except Exception as error:  # whatever it is, the text does not need it
             return Proposal((), fault=f"the proposer failed, and guessed nothing: {brief(error)}")

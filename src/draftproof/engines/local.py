@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from draftproof.control import Controller, controller_of
 from draftproof.decode.divergence import attribute, describe, same_text
@@ -14,10 +14,12 @@ from draftproof.engines.prompt import Messages
 from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
+from draftproof.exchange import Proposal
 from draftproof.options import Options
-from draftproof.propose.base import Terms
+from draftproof.propose.base import Proposer, Terms
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
+from draftproof.sampling.sampler import RowSampler
 
 
 class Speculator(ModelPair):
@@ -82,9 +84,7 @@ class Speculator(ModelPair):
             )
         sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
         rule = stop_of(self.target, ids, wanted, session.window)
-        proposer = None
-        if most and self._making is not None:
-            proposer = self._making(Terms(session.width, frozenset(end_tokens_for(self.target, wanted)), sampler))
+        proposer = self._proposer(session.width, wanted, sampler) if most else None
         decoding = Decoding(
             session,
             ids,
@@ -98,6 +98,45 @@ class Speculator(ModelPair):
             sample=sample,
         )
         return Stream(decoding, rule)
+
+    def _proposer(self, width: int, options: Options, sampler: RowSampler) -> Proposer | None:
+        if self._making is None:
+            return None
+        return self._making(Terms(width, frozenset(end_tokens_for(self.target, options)), sampler))
+
+    def foresee(
+        self, prompt: Sequence[int], text: Sequence[int], depth: int, options: Options | None = None, sample: int = 0
+    ) -> tuple[list[Proposal], float]:
+        """Return what would be guessed, at most `depth` tokens, in the place of every token of `text`, which the target
+        wrote behind `prompt` (token ids) with these options; and the seconds that the proposer took over the prompt.
+
+        A round of the loop that stands there and asks for no more makes the same guesses. Not under the rules that draw
+        their guesses, nor of proposers that learn from verdicts. Raises `ConfigError`.
+        """
+        wanted = Options.of(options).seeded()
+        if not wanted.same_text:
+            raise ConfigError(
+                f"guesses under verify={wanted.verify!r} are drawn anew in every round, so they cannot be foreseen; "
+                "choose verify='coupled', or temperature 0."
+            )
+        sampler = sampler_of(self.target, self._target_session.width, wanted, len(prompt), sample)
+        proposer = self._proposer(self._target_session.width, wanted, sampler)
+        if proposer is None:
+            raise ConfigError("nobody guesses here; name a draft.")
+        window = self.target_window
+        reserve = len(prompt) + wanted.max_new_tokens
+        reserve = reserve if window is None else min(reserve, window)
+        started = self.clock.now()
+        proposer.begin(prompt, reserve)
+        prompt_s = self.clock.now() - started
+        told = getattr(proposer, "foresee", lambda *_: None)(prompt, text, depth)
+        if told is None:
+            proposer = cast("Proposer", self._proposer(self._target_session.width, wanted, sampler))
+            proposer.begin(prompt, reserve)
+            chance = sampler.chance
+            told = [proposer.propose([*prompt, *text[:i]], depth, chance.aside(i)) for i in range(len(text))]
+        ends = end_tokens_for(self.target, wanted)
+        return [one.trimmed(depth, self._target_session.width, ends) for one in told], prompt_s
 
     def generate(
         self,

@@ -47,12 +47,19 @@ class Runner(Protocol):
         ...
 
     def write(
-        self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+        self,
+        cache: Cache,
+        tokens: Sequence[int],
+        start: int,
+        count: int,
+        ends: Collection[int] = (),
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         """Read `tokens` at positions `start`…, and go on with the `count` most likely tokens, reading all but the last.
 
-        Behind one of `ends` it stops, unless looking at a token would make the device wait. Returns those tokens and
-        the model's probability of each, NaN where its logits are not numbers.
+        Behind one of `ends`, and where the product of their probabilities falls below `floor`, it stops, unless
+        looking at a token would make the device wait. Returns those tokens and the model's probability of each, NaN
+        where its logits are not numbers.
         """
         ...
 
@@ -100,17 +107,27 @@ class TransformersRunner:
         return self._together(spans)
 
     def write(
-        self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+        self,
+        cache: Cache,
+        tokens: Sequence[int],
+        start: int,
+        count: int,
+        ends: Collection[int] = (),
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         own = _own(cache)
         row = self._alone(Span(cache, tokens, start)).logits[0]
-        written, sure = [], []
+        written, sure, stays = [], [], 1.0
         for behind in range(start + len(tokens), start + len(tokens) + count):  # the device is not waited for before
             best, token = row.max(dim=-1)
             written.append(token)
             sure.append((best.float() - row.float().logsumexp(dim=-1)).exp())
-            if len(written) == count or (token.device.type == "cpu" and int(token) in ends):
+            if len(written) == count:
                 break
+            if token.device.type == "cpu":
+                stays *= float(sure[-1]) if floor > 0 else 1.0
+                if stays < floor or int(token) in ends:
+                    break
             row = self._chain(own, token.view(1, 1), behind, 1)[0]
         return torch.stack(written).tolist(), torch.stack(sure).tolist()
 

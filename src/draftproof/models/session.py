@@ -66,10 +66,12 @@ class Session(Protocol):
         """
         ...
 
-    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
+    def write(
+        self, sequence: Sequence[int], count: int, ends: Collection[int] = (), floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
         """Stand on `sequence`, then on its `count` most likely next tokens, one pass each; all but the last are read.
 
-        Behind one of `ends` it may stop earlier.
+        Behind one of `ends` it may stop earlier, and where the product of their probabilities falls below `floor`.
         Returns those tokens, of equal logits the lowest id, and the model's probability of each, NaN where its logits
         are not numbers.
         """
@@ -215,7 +217,9 @@ class ModelSession:
         if self._window is not None and length > self._window:
             raise ConfigError(f"a text of {length} tokens does not fit: {beyond(self._window)}.")
 
-    def write(self, sequence: Sequence[int], count: int, ends: Collection[int] = ()) -> tuple[list[int], list[float]]:
+    def write(
+        self, sequence: Sequence[int], count: int, ends: Collection[int] = (), floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
         assert sequence and count > 0
         with self._lock, torch.inference_mode():
             self._refuse_beyond(len(sequence) + count - 1)
@@ -224,7 +228,7 @@ class ModelSession:
                 self._read(sequence[:-1], 1)
                 start = len(sequence) - 1
             del self.held[start:]
-            tokens, sure = self.runner.write(self.cache, sequence[start:], start, count, ends)
+            tokens, sure = self.runner.write(self.cache, sequence[start:], start, count, ends, floor)
             self.passes += len(tokens)
             self.held.extend([*sequence[start:], *tokens[:-1]])
             return tokens, sure

@@ -29,7 +29,8 @@ class Proposer(Protocol):
     """Guesses the tokens that the target would write next, for one request.
 
     Nobody trusts it: what cannot be verified is dropped, and where it raises an error the round goes on without
-    guesses. Whatever it offers, the text stays the target's.
+    guesses. Whatever it offers, the text stays the target's. One that has a `floor` is told there, before it is asked,
+    when to stop guessing: behind the guess with which the product of its confidences falls below it.
     """
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:

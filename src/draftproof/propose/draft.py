@@ -17,6 +17,8 @@ from draftproof.verify import JUDGES
 SOURCE = "draft model"
 _FAULT = "the draft gave non-finite logits, so it guessed less; try another draft_dtype"
 _BEYOND = "the draft guessed tokens that the target does not know, so it guessed less"
+_ROWS = 128
+"""Rows of logits that are looked at together."""
 
 
 class Draft:
@@ -24,7 +26,8 @@ class Draft:
 
     With a `sampler` that does more than take the largest logit, the request's transforms are applied to the draft's
     rows too: under the rules that draw, guesses are drawn and carry their laws; under coupled sampling they are chosen
-    with the noise that the target will choose with. It stops behind a guessed end token.
+    with the noise that the target will choose with. It stops behind a guessed end token, and behind the guess with
+    which the product of their probabilities falls below `floor`.
 
     A round of k guesses costs k passes: what the draft has not read yet (the target's correction, or its own last guess
     after a full acceptance) rides along in the first. Guesses at or above `vocabulary` (the target's number of logits),
@@ -58,6 +61,7 @@ class Draft:
         self._looked = 0
         """Tokens of the text that were looked at for ones that the draft does not know."""
         self._unknown: int | None = None
+        self.floor = 0.0
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:
         to_come = max(0, reserve - len(prompt))
@@ -80,7 +84,10 @@ class Draft:
             return Proposal((), fault=self._missing(), source=SOURCE)
         if self._sampler is not None:
             return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead(), chance)
-        tokens, sure = self.session.write(view, count, self._end_tokens)
+        return self._likeliest(view, count)
+
+    def _likeliest(self, view: Sequence[int], count: int) -> Proposal:
+        tokens, sure = self.session.write(view, count, self._end_tokens, self.floor)
         guesses: list[int] = []
         fault = self._missing()
         for token, share in zip(tokens, sure, strict=True):
@@ -97,12 +104,53 @@ class Draft:
         confidence = tuple(sure[: len(guesses)])
         return Proposal(tuple(guesses), passes, fault, source=SOURCE, confidence=confidence)
 
+    def foresee(self, prompt: Sequence[int], text: Sequence[int], depth: int) -> list[Proposal] | None:
+        """Return what `propose` would offer, were it asked for `depth` guesses, in the place of every token of `text`.
+
+        The draft reads the text once; only where its guess is another does it write on. None where that cannot be
+        told so: where guesses are not its likeliest tokens, and where its view of the text moves. It has to have begun
+        with `prompt`.
+        """
+        whole, n = [*prompt, *text], len(text)
+        window = self.session.window
+        begin = self._start
+        if self._sampler is not None or (window is not None and len(whole) - begin + depth > window):
+            return None
+        view = self._view(whole)
+        if self._start != begin or self._unknown is not None:
+            return None
+        before = len(view) - n
+        guessed: list[tuple[int, float]] = []
+        while len(guessed) < n:
+            end = min(len(guessed) + _ROWS, n)
+            rows = self.session.read(view[: before + end - 1], end - len(guessed)).float()
+            best, tokens = rows.max(dim=-1)
+            sure = (best - rows.logsumexp(dim=-1)).exp()
+            guessed += zip(tokens.tolist(), sure.tolist(), strict=True)
+        offers: list[Proposal] = []
+        for i in reversed(range(n)):  # so that what stands before is still read
+            token, share = guessed[i]
+            if not isfinite(share) or token >= self.vocabulary or token in self._never:
+                fault = _FAULT if not isfinite(share) else _BEYOND if token >= self.vocabulary else None
+                offers.append(Proposal((), 1, fault, source=SOURCE))
+                continue
+            rest = Proposal(())
+            if depth > 1 and token not in self._end_tokens:
+                if offers and token == text[i]:
+                    rest = offers[-1]
+                else:
+                    rest = self._likeliest([*view[: before + i], token], depth - 1)
+            guesses, sures = (token, *rest.tokens)[:depth], (share, *rest.confidence)[:depth]
+            passes = min(depth, 1 + rest.passes)
+            offers.append(Proposal(guesses, passes, None, source=SOURCE, confidence=sures))
+        return offers[::-1]
+
     def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
         text = list(sequence)
         laws: list[Any] | None = [] if JUDGES[sampler.rule].draws else None
         confidence: list[float] = []
-        passes, fault = 0, self._missing()
-        while passes < count and not (passes and text[-1] in self._end_tokens):
+        passes, fault, stays = 0, self._missing(), 1.0
+        while passes < count and stays >= self.floor and not (passes and text[-1] in self._end_tokens):
             if text[-1] >= self.session.width:
                 break  # the request's transforms chose a token that the draft does not know
             row = self.session.read(text[start:])[-1]
@@ -121,6 +169,7 @@ class Draft:
                     laws.append(law)
                     text.append(chance.draw(law))
                     confidence.append(float(law[text[-1]]))
+                stays *= confidence[-1]
             except EngineError as error:
                 fault = _FAULT if not row.isfinite().any() or row.isnan().any() else f"the draft guessed less: {error}"
                 break
@@ -128,16 +177,20 @@ class Draft:
         return Proposal(guesses, passes, fault, laws, SOURCE, tuple(confidence))
 
     def _view(self, text: Sequence[int]) -> Sequence[int]:
-        """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before."""
+        """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before.
+
+        Where it begins hangs on the text alone, and not on where rounds ended before.
+        """
         for i in range(self._looked, len(text)):
             if text[i] >= self.session.width:
                 self._start = i + 1
                 self._unknown = text[i] if self._unknown is None else self._unknown
         self._looked = len(text)
-        window = self.session.window
-        if window is not None and len(text) - self._start > window:
-            self._start = len(text) - max(1, min(self._context, window // 2))
-        return text[self._start :]
+        window, start = self.session.window, self._start
+        if window is not None and len(text) - start > window:
+            step = window + 1 - max(1, min(self._context, window // 2))
+            start += step * -(-(len(text) - start - window) // step)
+        return text[start:]
 
     def _missing(self) -> str | None:
         if self._unknown is None:

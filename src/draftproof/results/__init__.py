@@ -13,6 +13,7 @@ from draftproof.results.files import check_writable as check_writable
 from draftproof.results.files import from_json as from_json
 from draftproof.results.files import to_json as to_json
 from draftproof.results.files import write as write
+from draftproof.results.files import write_bytes as write_bytes
 from draftproof.results.files import write_text as write_text
 from draftproof.results.kinds import CALLED_DIFFERENT as CALLED_DIFFERENT
 from draftproof.results.kinds import AnyResult as AnyResult

@@ -66,13 +66,18 @@ def write(result: AnyResult, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write `text` as UTF-8, as `write` does. Raises `ResultError`."""
+    write_bytes(text.encode(), path)
+
+
+def write_bytes(data: bytes, path: Path) -> None:
+    """Write `data`, as `write` does. Raises `ResultError`."""
     path = path.resolve()
     try:
         if _is_special(path):
-            path.write_bytes(text.encode())
+            path.write_bytes(data)
             return
         part = path.with_name(path.name + ".part")
-        part.write_bytes(text.encode())
+        part.write_bytes(data)
         part.replace(path)
     except OSError as error:
         raise ResultError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -61,6 +61,7 @@ template <class T> struct Word;
 template <> struct Word<void> { static constexpr const char* is = "none"; };
 template <> struct Word<int32_t> { static constexpr const char* is = "int32"; };
 template <> struct Word<int64_t> { static constexpr const char* is = "int64"; };
+template <> struct Word<double> { static constexpr const char* is = "double"; };
 template <> struct Word<float> { static constexpr const char* is = "float"; };
 template <class T> struct Word<T*> { static constexpr const char* is = "pointer"; };
 

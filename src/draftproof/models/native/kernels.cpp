@@ -38,9 +38,10 @@ void draftproof_run(const Model* m, const Angles* angles, const Span* spans, int
 }
 
 // Reads a span, then writes `count` tokens, each the most likely (of equals the lowest id), reading all but the last;
-// fewer, if one of them is among the `ends`. `sure` is the probability of each. Returns how many.
+// fewer, if one of them is among the `ends`, or if with it the product of their probabilities falls below `floor`. `sure`
+// is the probability of each. Returns how many.
 int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span, int32_t count, int32_t vocabulary,
-                         const int32_t* ends, int32_t n_ends, int32_t* written, float* sure) {
+                         const int32_t* ends, int32_t n_ends, double floor, int32_t* written, float* sure) {
   static thread_local Work work;
   static thread_local std::vector<float> logits;
   logits.resize(m->head.rows);
@@ -49,6 +50,7 @@ int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span,
   constexpr int PARTS = 64;
   float top[PARTS], sums[PARTS], best = 0;
   int32_t where[PARTS], done = 0;
+  double stays = 1;
   bool over = false;
 #pragma omp parallel
   for (int step = 0; step < count && !over; step++) {
@@ -86,7 +88,8 @@ int32_t draftproof_write(const Model* m, const Angles* angles, const Span* span,
       float sum = 0;
       for (int part = 0; part < PARTS; part++) sum += sums[part];
       sure[step] = best - best == 0 ? 1.0f / sum : NAN;
-      over = std::find(ends, ends + n_ends, written[step]) != ends + n_ends;
+      stays *= sure[step];
+      over = stays < floor || std::find(ends, ends + n_ends, written[step]) != ends + n_ends;
       done = step + 1;
     }
   }

@@ -48,7 +48,13 @@ class NativeRunner:
         return [Rows(own, wanted) for own, wanted in zip(rows, states, strict=True)]
 
     def write(
-        self, cache: Cache, tokens: Sequence[int], start: int, count: int, ends: Collection[int] = ()
+        self,
+        cache: Cache,
+        tokens: Sequence[int],
+        start: int,
+        count: int,
+        ends: Collection[int] = (),
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         decoder, one = self._decoder, native.Span()
         held = self._fill(one, Span(cache, tokens, start), count)
@@ -62,6 +68,7 @@ class NativeRunner:
             self.width,
             (ctypes.c_int32 * len(ends))(*ends),
             len(ends),
+            floor,
             written,
             sure,
         )

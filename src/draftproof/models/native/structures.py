@@ -100,12 +100,13 @@ _WORDS: dict[type | None, str] = {
     _INT32: "int32",
     _INT64: "int64",
     ctypes.c_float: "float",
+    ctypes.c_double: "double",
     None: "none",
 }
 _FUNCTIONS: dict[str, tuple[tuple[type, ...], type | None]] = {
     "pack": ((_POINTER, _POINTER, _INT64, _INT64, _INT64), None),
     "run": ((_POINTER, _POINTER, _POINTER, _INT32, _POINTER), None),
-    "write": ((_POINTER,) * 3 + (_INT32, _INT32, _POINTER, _INT32, _POINTER, _POINTER), _INT32),
+    "write": ((_POINTER,) * 3 + (_INT32, _INT32, _POINTER, _INT32, ctypes.c_double, _POINTER, _POINTER), _INT32),
     "sum": ((_POINTER, _INT64), ctypes.c_float),
     "level": ((), _INT32),
 }

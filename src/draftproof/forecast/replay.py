@@ -1,0 +1,76 @@
+"""The loop again, from a trace: which guesses would have stood, and what that would have cost. A pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from draftproof.control import Controller, start
+from draftproof.errors import ConfigError
+from draftproof.forecast.price import Costs
+from draftproof.forecast.trace import Offer, Text
+from draftproof.records import Round
+
+
+def replay(
+    text: Text, draft: str | None, controller: Controller, costs: Costs | None = None, depth: int | None = None
+) -> tuple[Round, ...]:
+    """Return the rounds in which the live loop writes `text` with this draft under `controller`.
+
+    Proposed, accepted, kept and cut tokens, draft and target passes are those of the live loop, exactly; seconds are
+    what `costs` says, 0 without. `draft` None is plain decoding. `depth` is the trace's. Raises `ConfigError` for a
+    controller that asks for more guesses than the trace holds.
+    """
+    if draft is not None and depth is not None and controller.most > depth:
+        raise ConfigError(f"k is {controller.most}, and the trace holds {depth} guesses a round; record a deeper one.")
+    offers: Sequence[Offer] = () if draft is None else text.drafts[draft].offers
+    truth = (*text.tokens, *text.beyond)
+    policy = start(controller)
+    rounds: list[Round] = []
+    at = 0
+    while at < len(text.tokens):
+        asked = policy.next(rounds) if draft is not None else 0
+        k = max(0, min(asked, text.limit - at - 1))
+        offer = cut(offers[at], k, getattr(policy, "floor", 0.0)) if k else Offer(())
+        accepted = _run(offer.tokens, truth[at : at + k])
+        kept = min(accepted + 1, len(text.tokens) - at)
+        done = len(offer.tokens)
+        rounds.append(
+            Round(
+                proposed=offer.tokens,
+                accepted=accepted,
+                tokens=text.tokens[at : at + kept],
+                cut=accepted + 1 - kept,
+                draft_passes=offer.passes,
+                draft_s=0.0 if costs is None else costs.draft(offer.passes),
+                target_s=0.0 if costs is None else costs.target(done),
+                overhead_s=0.0 if costs is None else costs.overhead(done),
+                asked=asked,
+                confidence=offer.confidence,
+                source=draft or "",
+            )
+        )
+        at += kept
+    return tuple(rounds)
+
+
+def cut(offer: Offer, k: int, floor: float = 0.0) -> Offer:
+    """Return what is offered of it where at most `k` guesses are asked for, and drafting stops behind the guess with
+    which the product of the confidences falls below `floor`.
+    """
+    stays = 1.0
+    for guesses, share in enumerate(offer.confidence[:k], 1):
+        stays *= share
+        if stays < floor:
+            k = guesses
+            break
+    return Offer(offer.tokens[:k], offer.confidence[:k], min(offer.passes, k))
+
+
+def _run(guesses: Sequence[int], truth: Sequence[int]) -> int:
+    """Return how many leading guesses are right."""
+    right = 0
+    for guess, token in zip(guesses, truth, strict=False):
+        if guess != token:
+            break
+        right += 1
+    return right
