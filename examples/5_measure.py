@@ -7,8 +7,8 @@ from draftproof import Options, Speculator
 from draftproof.bench.plan import Plan
 from draftproof.bench.sweep import run
 from draftproof.report.bench_summary import recommend
-from draftproof.report.rows import bench_rows
 from draftproof.results import Workload, to_json
+from draftproof.stats.rows import bench_rows
 
 speculator = Speculator("demo-target", "demo-draft")
 plan = Plan(

@@ -13,8 +13,8 @@ from draftproof.bench.turns import measure
 from draftproof.engines.base import Engine
 from draftproof.engines.ours import Ours
 from draftproof.options import Options
-from draftproof.report.rows import bench_rows
 from draftproof.results import Arm, Workload
+from draftproof.stats.rows import bench_rows
 
 
 class Parrot(Engine):

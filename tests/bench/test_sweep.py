@@ -18,8 +18,8 @@ from draftproof.models.load import load
 from draftproof.options import Options
 from draftproof.records import Interval
 from draftproof.report.bench_summary import doubt_cells, doubt_sweep, recommend
-from draftproof.report.rows import bench_rows
 from draftproof.results import Arm, Workload, from_json
+from draftproof.stats.rows import bench_rows
 from tests.test_cli import invoke
 
 PAIR = ("--target", "demo-target", "--draft", "demo-draft")

@@ -14,8 +14,9 @@ import pytest
 import draftproof
 from draftproof.report import charts
 from draftproof.report.html import page
-from draftproof.report.rows import bench_rows, short_names
+from draftproof.report.names import short_names
 from draftproof.results import from_json
+from draftproof.stats.rows import bench_rows
 from tests.test_cli import invoke
 
 ROOT = Path(draftproof.__file__).parent

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from draftproof.report.bench_summary import doubts, identity
 from draftproof.report.grid import draw
-from draftproof.report.rows import bench_rows
 from draftproof.report.tables import bench_table
 from draftproof.results import BenchResult, from_json
+from draftproof.stats.rows import bench_rows
 
 DATA = Path(__file__).parent.parent / "results" / "data"
 

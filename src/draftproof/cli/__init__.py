@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import bench, certify, demo, drafts, one_pass, precondition, report, run
+from draftproof.cli import bench, certify, demo, drafts, forecast, one_pass, precondition, report, run
 from draftproof.cli.options import Parsing
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ for command in (
     precondition.precondition,
     bench.bench,
     drafts.drafts,
+    forecast.forecast,
     certify.certify,
     report.report,
 ):

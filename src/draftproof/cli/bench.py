@@ -48,7 +48,7 @@ def bench(
     with shell.errors_in_one_line() as progress:
         wanted = read_options(options)
         shell.check_counts(repeats=repeats)
-        sweep = _ks(",".join(ks or [KS]))
+        sweep = read_ks(",".join(ks or [KS]))
         check_k(at, "at", least=1)
         how = {"k": at, **settings}
         shell.check_models(target, draft, **how)
@@ -59,7 +59,7 @@ def bench(
         plan = Plan(
             target=target,
             draft=draft,
-            workloads=_workloads(workload, only, limit),
+            workloads=read_prompts(workload, only, limit),
             ks=sweep,
             k=at,
             options=wanted,
@@ -96,7 +96,7 @@ def bench(
 def _print(result: BenchResult, out: Console) -> None:
     from draftproof.report import bench_summary, tables
     from draftproof.report.grid import draw
-    from draftproof.report.rows import bench_rows
+    from draftproof.stats.rows import bench_rows
 
     rows = bench_rows(result.cells)
     if not rows:
@@ -131,7 +131,8 @@ def _unfinished(json_file: Path | None, plan: Plan, where: str) -> BenchResult |
     return plan.continues(from_json(read_text(json_file, "--json", ResultError)), where)
 
 
-def _workloads(path: Path | None, only: str | None, limit: int | None) -> tuple[Workload, ...]:
+def read_prompts(path: Path | None, only: str | None, limit: int | None) -> tuple[Workload, ...]:
+    """Return the workloads of a file, or those built in. Raises `ConfigError`."""
     from draftproof.bench.workloads import BUILT_IN, read_workloads
 
     found = read_workloads(path or BUILT_IN, limit)
@@ -144,7 +145,8 @@ def _workloads(path: Path | None, only: str | None, limit: int | None) -> tuple[
     return tuple(known[name] for name in names)
 
 
-def _ks(text: str) -> tuple[int, ...]:
+def read_ks(text: str) -> tuple[int, ...]:
+    """Return numbers of guesses from their switch. Raises `ConfigError`."""
     try:
         ks = tuple(dict.fromkeys(int(k) for k in text.split(",")))
     except ValueError:

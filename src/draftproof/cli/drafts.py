@@ -51,7 +51,8 @@ def drafts(
         from draftproof.bench.drafts import compare_drafts
         from draftproof.report import bench_summary, tables
         from draftproof.report.grid import draw
-        from draftproof.report.rows import bench_rows, drafts_of
+        from draftproof.report.names import drafts_of
+        from draftproof.stats.rows import bench_rows
 
         def load(name: str) -> Loaded:
             return shell.load_model(progress, name, weights=settings["draft_weights"] or weights, **how)

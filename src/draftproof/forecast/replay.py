@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from draftproof.control import Controller, start
 from draftproof.errors import ConfigError
-from draftproof.forecast.price import Costs
 from draftproof.forecast.trace import Offer, Text
 from draftproof.records import Round
 
 
+class Price(Protocol):
+    """Seconds of the parts of a round, for controllers that look at them."""
+
+    def draft(self, passes: int) -> float:
+        """Return those in which guesses are made."""
+        ...
+
+    def target(self, guesses: int) -> float:
+        """Return those of the target's pass."""
+        ...
+
+    def overhead(self, guesses: int) -> float:
+        """Return those of everything else."""
+        ...
+
+
 def replay(
-    text: Text, draft: str | None, controller: Controller, costs: Costs | None = None, depth: int | None = None
+    text: Text, draft: str | None, controller: Controller, price: Price | None = None, depth: int | None = None
 ) -> tuple[Round, ...]:
     """Return the rounds in which the live loop writes `text` with this draft under `controller`.
 
     Proposed, accepted, kept and cut tokens, draft and target passes are those of the live loop, exactly; seconds are
-    what `costs` says, 0 without. `draft` None is plain decoding. `depth` is the trace's. Raises `ConfigError` for a
+    what `price` says, 0 without. `draft` None is plain decoding. `depth` is the trace's. Raises `ConfigError` for a
     controller that asks for more guesses than the trace holds.
     """
     if draft is not None and depth is not None and controller.most > depth:
@@ -41,9 +57,9 @@ def replay(
                 tokens=text.tokens[at : at + kept],
                 cut=accepted + 1 - kept,
                 draft_passes=offer.passes,
-                draft_s=0.0 if costs is None else costs.draft(offer.passes),
-                target_s=0.0 if costs is None else costs.target(done),
-                overhead_s=0.0 if costs is None else costs.overhead(done),
+                draft_s=0.0 if price is None else price.draft(offer.passes),
+                target_s=0.0 if price is None else price.target(done),
+                overhead_s=0.0 if price is None else price.overhead(done),
                 asked=asked,
                 confidence=offer.confidence,
                 source=draft or "",

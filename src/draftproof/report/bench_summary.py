@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from draftproof.report.rows import BenchRow, drafts_of, short_names
+from draftproof.report.names import drafts_of, short_names
 from draftproof.results import BenchResult, Cell, DraftsResult
+from draftproof.stats.rows import BenchRow
 from draftproof.stats.trust import doubt_spread, doubt_text
 
 CANNOT_TELL = "cannot tell: no k is surely faster or surely slower here; write more tokens, or repeat them more often"

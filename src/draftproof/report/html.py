@@ -11,20 +11,22 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from draftproof.records import Generation, Machine
-from draftproof.report import bench_summary, certificate, charts, summary, tables
+from draftproof.report import bench_summary, certificate, charts, forecast, summary, tables
 from draftproof.report.grid import Grid
-from draftproof.report.rows import bench_rows, drafts_of, short
+from draftproof.report.names import drafts_of, short
 from draftproof.report.terminal import endings, ledger, verdict
 from draftproof.results import (
     AnyResult,
     BenchResult,
     CertifyResult,
     DraftsResult,
+    ForecastResult,
     OnePassResult,
     PreconditionResult,
     RunResult,
     to_json,
 )
+from draftproof.stats.rows import bench_rows
 
 _PLOT = {"displayModeBar": False, "responsive": True}
 
@@ -81,6 +83,8 @@ def _section(name: str, result: AnyResult) -> Section:
         section = _bench(result)
     elif isinstance(result, CertifyResult):
         section = _certify(result)
+    elif isinstance(result, ForecastResult):
+        section = _forecast(result)
     else:
         section = _drafts(result)
     section.facts.append(f"{name}, {result.created}, draftproof {result.draftproof}")
@@ -188,6 +192,21 @@ def _drafts(result: DraftsResult) -> Section:
     for title, some in ((f"all at k = {result.k}", rows), ("each at its best k", best)):
         section.tables += [tables.bench_table(title, some, "draft", names)] if some else []
     section.charts.append(_html(charts.drafts(result, rows, best)))
+    return section
+
+
+def _forecast(result: ForecastResult) -> Section:
+    names = ", ".join(map(short, result.drafts))
+    section = Section(f"Forecast: {short(result.target)} with {names}")
+    section.verdicts += forecast.verdicts(result)
+    section.facts.append(f"target on {result.target_placement.reason}")
+    section.facts += [said] if (said := result.options.describe()) else []
+    section.warnings += list(result.notes)
+    section.tables.append(forecast.forecast_table(result))
+    section.charts.append(_html(charts.forecast_by_k(result)))
+    if any(cell.measured for cell in result.cells):
+        section.tables.append(forecast.check_table(result))
+        section.charts.append(_html(charts.forecast_against_measured(result)))
     return section
 
 

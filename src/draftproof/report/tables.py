@@ -9,9 +9,10 @@ from typing import Literal
 from draftproof import cost
 from draftproof.records import Interval
 from draftproof.report.grid import Column, Grid, grid
-from draftproof.report.rows import BenchRow, count, short, short_names
+from draftproof.report.names import count, short, short_names
 from draftproof.report.summary import pass_rows
 from draftproof.results import DraftFacts, OnePass, PassTimes
+from draftproof.stats.rows import BenchRow
 
 
 def one_pass_table(found: OnePass) -> Grid:

@@ -15,6 +15,8 @@ from draftproof.results.files import to_json as to_json
 from draftproof.results.files import write as write
 from draftproof.results.files import write_bytes as write_bytes
 from draftproof.results.files import write_text as write_text
+from draftproof.results.forecast import ForecastCell as ForecastCell
+from draftproof.results.forecast import ForecastResult as ForecastResult
 from draftproof.results.kinds import CALLED_DIFFERENT as CALLED_DIFFERENT
 from draftproof.results.kinds import AnyResult as AnyResult
 from draftproof.results.kinds import CertifyResult as CertifyResult

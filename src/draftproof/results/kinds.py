@@ -9,6 +9,7 @@ from draftproof.options import Options
 from draftproof.records import Divergence, Generation, Interval, Placement
 from draftproof.results.base import Result
 from draftproof.results.bench import BenchResult, DraftsResult
+from draftproof.results.forecast import ForecastResult
 from draftproof.results.passes import OnePassResult, PreconditionResult
 
 
@@ -120,4 +121,4 @@ class CertifyResult(Result):
     kind: Literal["certify"] = "certify"
 
 
-AnyResult = CertifyResult | RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult
+AnyResult = CertifyResult | RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult | ForecastResult

@@ -1,0 +1,125 @@
+"""What a trace and measured costs forecast, with how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftproof.control import Controller, controller_of
+from draftproof.errors import ConfigError
+from draftproof.forecast.replay import replay
+from draftproof.forecast.trace import Sample, Text, Trace
+from draftproof.records import Interval, Round, count
+from draftproof.results import ForecastCell
+
+Floats = NDArray[np.float64]
+RESAMPLES = 500
+CONFIDENCE = 0.9
+
+
+def forecast(trace: Trace, draft: str, workload: str, k: int | Controller, seed: int = 0) -> ForecastCell:
+    """Return what the loop would make of a workload's texts with a draft at `k`. Raises `ConfigError`.
+
+    Counts are exact (`replay`). Seconds are medians of measured rounds; the interval resamples the prompts, where there
+    are several, and the measured rounds.
+    """
+    texts = [text for text in trace.texts if text.workload == workload]
+    if not texts or draft not in texts[0].drafts:
+        raise ConfigError(f"the trace holds no texts of {workload!r} with {draft!r}.")
+    policy = controller_of(k)
+    costs = _Costs.drawn(trace.plain, trace.rounds[draft], np.random.default_rng(seed))
+    replayed = [replay(text, draft, policy, depth=trace.depth) for text in texts]
+    plain = np.array([text.prompt_s + len(text.tokens) * costs.plain for text in texts])
+    made = np.array([_seconds(text, draft, rounds, costs) for text, rounds in zip(texts, replayed, strict=True)])
+    chosen = np.random.default_rng(seed + 1).integers(len(texts), size=(RESAMPLES, len(texts)))
+    draws = np.arange(1, RESAMPLES + 1)[:, None]  # the first of all costs is the one without resampling
+    ratios = plain[chosen, draws].sum(axis=1) / made[chosen, draws].sum(axis=1)
+    low, high = np.percentile(ratios, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    value = plain[:, 0].sum() / made[:, 0].sum()
+    counts = count([r for rounds in replayed for r in rounds])
+    return ForecastCell(
+        workload=workload,
+        draft=draft,
+        k=policy.most,
+        texts=len(texts),
+        tokens=counts.tokens,
+        rounds=counts.rounds,
+        proposed=counts.proposed,
+        accepted=counts.accepted,
+        draft_passes=counts.draft_passes,
+        speedup=Interval(float(value), float(low), float(high), CONFIDENCE),
+    )
+
+
+def best_of(cells: Iterable[ForecastCell]) -> ForecastCell:
+    """Return the fastest cell; of equals the one that guesses least."""
+    return max(cells, key=lambda cell: (cell.speedup.value, -cell.k))
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """Seconds of what takes so many tokens or passes: medians of what was measured, and resampled ones behind them."""
+
+    sizes: Floats
+    seconds: Floats
+    """`[RESAMPLES + 1, sizes]`."""
+
+    @classmethod
+    def drawn(cls, measured: Iterable[tuple[int, float]], rng: np.random.Generator) -> _Curve:
+        by_size: dict[int, list[float]] = {}
+        for size, seconds in measured:
+            by_size.setdefault(size, []).append(seconds)
+        sizes = sorted(by_size) or [1]
+        return cls(np.asarray(sizes, float), np.stack([_medians(by_size.get(n, []), rng) for n in sizes], axis=1))
+
+    def at(self, size: int) -> Floats:
+        """Seconds of one of this size, straight between measured ones."""
+        return np.array([np.interp(size, self.sizes, row) for row in self.seconds])
+
+
+def _medians(values: Sequence[float], rng: np.random.Generator) -> Floats:
+    known = np.asarray(values or [0.0])[-400:]
+    again = known[rng.integers(len(known), size=(RESAMPLES, len(known)))]
+    return np.concatenate([[np.median(known)], np.median(again, axis=1)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Seconds of the parts of a round: the medians of what was measured, and behind them `RESAMPLES` resampled ones."""
+
+    plain: Floats
+    overhead: Floats
+    idle: Floats
+    draft: _Curve
+    """Of a round's guesses, by their number: the first pass of a round is not like the others."""
+    target: _Curve
+    """Of the target's pass, by its tokens."""
+
+    @classmethod
+    def drawn(cls, plain: Sequence[Sample], rounds: Sequence[Sample], rng: np.random.Generator) -> _Costs:
+        """Return the costs of one draft's rounds. Raises `ConfigError` where too little was measured."""
+        if not plain or not rounds:
+            raise ConfigError("the trace holds no measured rounds; record it with at least one probe.")
+        busy = [one for one in rounds if one.guesses]
+        return cls(
+            plain=_medians([one.draft_s + one.target_s + one.overhead_s for one in plain], rng),
+            overhead=_medians([one.overhead_s for one in busy], rng),
+            idle=_medians([one.draft_s + one.overhead_s for one in rounds if not one.guesses], rng),
+            draft=_Curve.drawn(((one.draft_passes or one.guesses, one.draft_s) for one in busy), rng),
+            target=_Curve.drawn(((one.guesses + 1, one.target_s) for one in rounds), rng),
+        )
+
+
+def _seconds(text: Text, draft: str, rounds: Sequence[Round], costs: _Costs) -> Floats:
+    """Return the seconds of one text, for all draws of the costs."""
+    found = np.full(RESAMPLES + 1, text.prompt_s + text.drafts[draft].prompt_s)
+    shapes = Counter((len(r.proposed), r.draft_passes) for r in rounds)
+    for (guesses, passes), times in shapes.items():
+        found += times * (costs.target.at(guesses + 1) + (costs.overhead if guesses else costs.idle))
+        if guesses:
+            found += times * costs.draft.at(passes or guesses)
+    return found
