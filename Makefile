@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context fuzz clean
+.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context control fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ bits: $(READY) ## speculation on and off, bit for bit: 200 prompts, four k, two 
 
 memory: $(READY) ## memory over 2,000 rounds
 	@$(BIN)/python benchmarks/memory.py
+
+control: $(READY) ## policies against every fixed k and the oracle, by replay: TRACES="a.jsonl.gz b.jsonl.gz"
+	@$(BIN)/python benchmarks/control.py $(TRACES)
 
 draft-context: $(READY) ## what a draft loses by reading the end of long prompts only: PROMPTS=FILE of JSON lines
 	@$(BIN)/python benchmarks/draft_context.py $(PAIR) --prompts $(PROMPTS)

@@ -20,6 +20,8 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 COMPILE = ("auto", "wait", "on", "off")
 """Compiled passes: where they are faster and ready, where they are faster, wherever they can be had, nowhere."""
+POLICIES = ("auto", "schedule", "threshold")
+"""What may stand for a number of guesses: as many as pay; transformers' schedule; as long as the draft is sure."""
 NUMERICS = ("auto", "fixed", "fast")
 WEIGHTS = ("none", "int8", "int4")
 
@@ -30,11 +32,13 @@ def _either(choices: Sequence[str]) -> str:
 
 SETTINGS: Mapping[str, About] = {
     "k": About(
-        help="Guesses a round; 0 is plain decoding.",
+        help="Guesses a round; 0 is plain decoding; auto: as many as pay, none where none do.",
         kind=int,
+        form="K",
         default=5,
         least=0,
         most=MAX_K,
+        remark=", or auto",
         elsewhere=dict.fromkeys(
             ("num_speculative_tokens", "num_assistant_tokens", "num_draft_tokens", "draft_max", "gamma"), ""
         ),
@@ -107,7 +111,7 @@ def check_settings(**given: Any) -> None:
         if value is None or about is None:
             continue
         if kind == "k":
-            check_k(value)
+            read_k(value)
         elif kind == "device" and isinstance(value, str) and ":" in value:
             known, _, index = value.partition(":")
             about.check(name, known if known != "auto" and index.isdecimal() else value)
@@ -130,6 +134,18 @@ def check_k(k: int, name: str = "k", least: int = 0) -> int:
         always = "; plain decoding is always measured" if least else ""
         raise ConfigError(f"{name} is {k!r}; it must be a whole number between {lowest} and {MAX_K}{always}.")
     return k
+
+
+def read_k(k: Any) -> Any:
+    """Return a number of guesses, given as it is or in digits, the name of a policy, or a controller as it is.
+
+    Raises `ConfigError`.
+    """
+    if isinstance(k, str) and k not in POLICIES:
+        if not k.removeprefix("-").isdecimal():
+            raise ConfigError(f"k is {k!r}; it must be a whole number, or one of {', '.join(POLICIES)}.")
+        k = int(k)
+    return check_k(k) if isinstance(k, int) else k
 
 
 def check_draft_is_named(draft: object, **of_the_draft: object) -> None:

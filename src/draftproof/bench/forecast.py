@@ -15,7 +15,7 @@ from draftproof.results import ForecastResult, Workload
 from draftproof.stats.rows import bench_rows
 
 
-def forecast_all(trace: Trace, ks: Sequence[int]) -> ForecastResult:
+def forecast_all(trace: Trace, ks: Sequence[int | str]) -> ForecastResult:
     """Return the forecast for every workload, draft and k of a trace. Raises `ConfigError`."""
     workloads = dict.fromkeys(text.workload for text in trace.texts)
     cells = [forecast(trace, draft, workload, k) for workload in workloads for draft in trace.rounds for k in ks]
@@ -42,7 +42,7 @@ def check(
     """Run the loop on every cell of a forecast, and yield the result, with what was measured, after every prompt."""
     first = next(iter(pairs.values()))
     plain = Ours(first, plain=True)
-    engines: dict[tuple[str, int], Engine] = {}
+    engines: dict[tuple[str, int | str], Engine] = {}
     for name, pair in pairs.items():
         engines |= {(name, k): Ours(pair.at(k)) for k in result.ks}
     for engine in (plain, *engines.values()):
@@ -61,7 +61,7 @@ def check(
             named = zip((None, *engines), cells, strict=True)  # two drafts of one name are two arms
             cells = [c if key is None else replace(c, arm=replace(c.arm, draft=key[0])) for key, c in named]
             result = replace(result, measured=(*result.measured, *cells))
-            found = {(r.workload, r.draft, r.k): r.speedup for r in bench_rows(result.measured)}
+            found = {(r.workload, r.draft, r.arm.asks): r.speedup for r in bench_rows(result.measured)}
             known = tuple(replace(c, measured=found.get((c.workload, c.draft, c.k))) for c in result.cells)
             result = replace(result, cells=known)
             yield result

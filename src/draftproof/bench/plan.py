@@ -8,7 +8,7 @@ from draftproof.bench.engines import ALONE, check_engine
 from draftproof.errors import ConfigError, ResultError
 from draftproof.options import Options
 from draftproof.results import AnyResult, BenchResult, Workload
-from draftproof.settings import check_k
+from draftproof.settings import check_k, read_k
 
 KS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _USUAL = Options(max_new_tokens=64, seed=0)
@@ -25,8 +25,8 @@ class Plan:
     draft: str
     """What the models are called: a file is resumed by those who name them alike."""
     workloads: tuple[Workload, ...]
-    ks: tuple[int, ...] = KS
-    k: int = 5
+    ks: tuple[int | str, ...] = KS
+    k: int | str = 5
     options: Options = _USUAL
     repeats: int = 3
     engine: str = ALONE
@@ -34,9 +34,9 @@ class Plan:
     numerics: str = "auto"
 
     def __post_init__(self) -> None:
-        for k in self.ks:
-            check_k(k, least=1)
-        check_k(self.k, least=1)
+        for k in (*self.ks, self.k):
+            if not isinstance(read_k(k), str):
+                check_k(read_k(k), least=1)
         if self.repeats < 1:
             raise ConfigError(f"repeats is {self.repeats}; it must be at least 1.")
         check_engine(self.engine)

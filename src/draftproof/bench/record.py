@@ -20,6 +20,8 @@ from draftproof.stats.trust import doubt_machine
 DEPTH = 16
 PROBED = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 """Numbers of guesses whose rounds are timed."""
+PADDED = (1, 2, 4, 8)
+"""The same where every pass of a k is padded to it."""
 PROBES = 2
 """Prompts of each workload whose texts are also written with every draft, to time rounds; at least one is."""
 
@@ -98,7 +100,7 @@ def record(
                 trace,
                 texts=(*trace.texts, text),
                 plain=(*trace.plain, *map(_sample, plain.rounds)),
-                rounds={name: (*known, *map(_sample, rounds.get(name, ()))) for name, known in trace.rounds.items()},
+                rounds={name: (*known, *rounds.get(name, ())) for name, known in trace.rounds.items()},
             )
             on_text()
             yield trace
@@ -106,17 +108,29 @@ def record(
 
 def _write(
     first: Speculator, pairs: Mapping[str, Speculator], ids: Sequence[int], options: Options, depth: int
-) -> tuple[Generation, dict[str, tuple[Round, ...]]]:
-    """Write one text plainly, and with every pair at all numbers of guesses, in turns."""
-    streams: dict[str | None, Stream] = {}
+) -> tuple[Generation, dict[str, list[Sample]]]:
+    """Write one text plainly, and with every pair at all numbers of guesses, in turns.
+
+    Where passes are padded, every k is a pair of its own, and writes a text of its own.
+    """
+    streams: dict[tuple[str, int | None] | None, Stream] = {}
+    ks = [k for k in PROBED if k <= depth]
     for name, pair in pairs.items():
-        pair.forget()
-        streams[name] = pair.stream(ids, options, k=InTurn([k for k in PROBED if k <= depth]))
+        if pair.numerics.shape is None:
+            pair.forget()
+            streams[name, None] = pair.stream(ids, options, k=InTurn(ks))
+            continue
+        for k in {*(k for k in PADDED if k <= depth), depth}:
+            streams[name, k + 1] = pair.at(k).stream(ids, options)
     first.unpadded.forget()
     streams[None] = first.unpadded.stream(ids, options, k=0)
     for _ in take_turns({name: iter(one) for name, one in streams.items()}, lambda chunk: len(chunk.round.tokens)):
         pass
-    return streams[None].generation, {name: streams[name].generation.rounds for name in pairs}
+    samples: dict[str, list[Sample]] = {name: [] for name in pairs}
+    for key, stream in streams.items():
+        if key is not None:
+            samples[key[0]] += [_sample(done, key[1]) for done in stream.generation.rounds]
+    return streams[None].generation, samples
 
 
 def _foresee(pair: Speculator, ids: Sequence[int], plain: Generation, options: Options, depth: int) -> Told:
@@ -133,5 +147,5 @@ def _beyond(first: Speculator, ids: Sequence[int], plain: Generation, options: O
     return first.unpadded.generate(ids, longer, k=0).tokens[len(plain.tokens) :]
 
 
-def _sample(done: Round) -> Sample:
-    return Sample(len(done.proposed), done.draft_passes, done.draft_s, done.target_s, done.overhead_s)
+def _sample(done: Round, padded: int | None = None) -> Sample:
+    return Sample(len(done.proposed), done.draft_passes, done.draft_s, done.target_s, done.overhead_s, padded)

@@ -33,7 +33,7 @@ def run(
     """
     result = _start(plan, speculator, old, where)
     plain = Ours(speculator, plain=True)
-    arms = {k: Ours(speculator.at(k)) for k in sorted({*plan.ks, plan.k})}
+    arms = {k: Ours(speculator.at(k)) for k in sorted({*plan.ks, plan.k}, key=lambda k: (isinstance(k, str), k))}
     others = open_engine(plan.engine, arms[plan.k].speculator)
     for engine in (plain, *arms.values(), *others):
         engine.warm_up()

@@ -11,7 +11,7 @@ from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.reading import STANDARD, read_text
-from draftproof.settings import check_k
+from draftproof.settings import POLICIES, check_k, read_k
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,8 +28,8 @@ def bench(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
-    ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}.")] = None,
-    at: Annotated[int, typer.Option(help="The one k for the other workloads.")] = 5,
+    ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}; auto too.")] = None,
+    at: Annotated[str, typer.Option(metavar="K", help="The one k for the other workloads, or auto.")] = "5",
     workload: Annotated[Path | None, typer.Option(help="Your own prompts: a file of JSON lines.")] = None,
     only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
     limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,
@@ -49,8 +49,8 @@ def bench(
         wanted = read_options(options)
         shell.check_counts(repeats=repeats)
         sweep = read_ks(",".join(ks or [KS]))
-        check_k(at, "at", least=1)
-        how = {"k": at, **settings}
+        (one_k,) = read_ks(at, "--at")[:1]
+        how = {"k": one_k, **settings}
         shell.check_models(target, draft, **how)
         shell.check_json(json_file)
         from draftproof.bench.engines import ALONE
@@ -61,7 +61,7 @@ def bench(
             draft=draft,
             workloads=read_prompts(workload, only, limit),
             ks=sweep,
-            k=at,
+            k=one_k,
             options=wanted,
             repeats=repeats,
             engine=engine,
@@ -105,10 +105,10 @@ def _print(result: BenchResult, out: Console) -> None:
             shell.tell(out, "warning", warning)
         return
     first = result.workloads[0].name
-    sweep = [r for r in rows if r.workload == first and r.arm.ours and r.k in (0, *result.ks)]
+    sweep = [r for r in rows if r.workload == first and r.arm.ours and r.arm.asks in (0, *result.ks)]
     out.print(draw(tables.bench_table(f"k sweep on {first!r}", sweep, by="k"), out.width))
     out.print(bench_summary.recommend(sweep), style="bold", markup=False)
-    others = [r for r in rows if r not in sweep or r.k in (0, result.k)]
+    others = [r for r in rows if r not in sweep or r.arm.asks in (0, result.k)]
     if len(others) > 2:
         out.print(draw(tables.bench_table(f"workloads at k = {result.k}", others, by="workload"), out.width))
     for sentence in bench_summary.workloads_verdict(result.k, rows):
@@ -145,12 +145,14 @@ def read_prompts(path: Path | None, only: str | None, limit: int | None) -> tupl
     return tuple(known[name] for name in names)
 
 
-def read_ks(text: str) -> tuple[int, ...]:
-    """Return numbers of guesses from their switch. Raises `ConfigError`."""
-    try:
-        ks = tuple(dict.fromkeys(int(k) for k in text.split(",")))
-    except ValueError:
-        raise ConfigError(f"--k is {text!r}; give whole numbers with commas, such as {KS}.") from None
-    for k in ks:
-        check_k(k, least=1)
-    return ks
+def read_ks(text: str, name: str = "--k") -> tuple[int | str, ...]:
+    """Return numbers of guesses, and names of policies, from a switch. Raises `ConfigError`."""
+    ks: list[int | str] = []
+    for one in text.split(","):
+        try:
+            known = read_k(one.strip())
+        except ConfigError:
+            many = f"{', '.join(POLICIES)}, or whole numbers, with commas, such as {KS}"
+            raise ConfigError(f"{name} is {text!r}; give {many}.") from None
+        ks.append(known if isinstance(known, str) else check_k(known, name.removeprefix("--"), least=1))
+    return tuple(dict.fromkeys(ks))

@@ -56,6 +56,7 @@ def forecast(
             shell.check_json(path)
         from draftproof.bench.forecast import check as run_check
         from draftproof.bench.forecast import forecast_all
+        from draftproof.control import controller_of
         from draftproof.forecast.trace import read_trace
 
         if from_file is not None:
@@ -70,8 +71,9 @@ def forecast(
         for one in draft:
             shell.check_models(target, one, **settings)
         workloads = read_prompts(workload, only, limit)
-        pairs = _open(progress, target, draft, settings, max(sweep))
-        recorded = _record(progress, pairs, workloads, wanted, max(sweep), probes, trace)
+        depth = max(controller_of(k).most for k in sweep)
+        pairs = _open(progress, target, draft, settings, depth)
+        recorded = _record(progress, pairs, workloads, wanted, depth, probes, trace)
         result = made = forecast_all(recorded, sweep)
         if check:
             steps = repeats * sum(len(one.prompts) for one in workloads)

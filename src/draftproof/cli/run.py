@@ -61,12 +61,13 @@ def run(
         recipe = Recipe(
             target=target,
             draft=draft,
-            k=settings["k"],
+            k=speculator.k,
+            policy=speculator.policy,
             prompt=render(speculator.target.tokenizer, talk) if talk else text,
             chat=chat,
             options=wanted,
             n=n,
-            check=check and draft is not None and settings["k"] > 0,
+            check=check and draft is not None and speculator.k > 0,
             repeats=repeats,
             target_placement=speculator.target.placement,
             draft_placement=None if speculator.draft is None else speculator.draft.placement,
@@ -183,6 +184,12 @@ def _result(
             0,
             f"sampled at temperature {recipe.options.temperature:g} under the {generation.verify} rule; "
             f"--seed {generation.seed}{again} writes it again",
+        )
+    if recipe.policy is not None:
+        asked = [r.asked or 0 for r in generation.rounds]
+        mean = sum(asked) / max(1, len(asked))
+        told.insert(
+            0, f"k was chosen anew for every round ({recipe.policy}): {mean:.1f} on average, at most {recipe.k}"
         )
     if idle := recipe.options.idle():
         told.insert(0, f"temperature is 0 (greedy), so {', '.join(idle)} cannot matter")

@@ -84,7 +84,7 @@ class Request:
         self._entered = self._drafted = 0.0  # when the round began, and when its guesses were made
         self._prompt_s = 0.0
         self._started: float | None = None
-        self._ready = False
+        self._ready = self._introduced = False
         self._spoiled = False  # an interrupt left the sampler between two states
         self._left = 0.0  # when the last round was handed out
         self._waited_s = 0.0
@@ -121,16 +121,23 @@ class Request:
             self._started = self._left = self._clock.now()
         try:
             self._reused = read(self.sequence[:-1])
-            if self._proposer is not None:
-                try:
-                    self._proposer.begin(self.sequence, self.reserve)
-                except Exception as error:  # the text does not need it
-                    self._proposer = None
-                    self._faults[f"the proposer failed at the start, and guesses nothing: {brief(error)}"] = None
+            if self._controller.next(self._rounds) > 0:
+                self._introduce()
             self._ready = True
         finally:
             self._left = self._clock.now()
             self._prompt_s = self._left - self._started
+
+    def _introduce(self) -> None:
+        """Have the proposer read the text; not before it is asked for something, as that takes its time too."""
+        if self._proposer is None or self._introduced:
+            return
+        try:
+            self._proposer.begin(self.sequence[: self._prompt_tokens], self.reserve)
+            self._introduced = True
+        except Exception as error:  # the text does not need it
+            self._proposer = None
+            self._faults[f"the proposer failed at the start, and guesses nothing: {brief(error)}"] = None
 
     def propose(self) -> Proposal:
         """Begin a round: return the guesses that the target has to judge, perhaps none."""
@@ -145,6 +152,8 @@ class Request:
         return self._proposal
 
     def _guessed(self, k: int) -> Proposal:
+        if k > 0:
+            self._introduce()
         if self._proposer is None or k == 0:
             return Proposal(())
         try:

@@ -29,7 +29,8 @@ class Speculator(ModelPair):
     (then give `tokenizer`, and `draft_tokenizer` to have the pair checked). Instead of a draft model, `draft` may name
     a proposer that needs none (`"ngram"`), or be one of your own: what makes a `propose.base.Proposer` of the `Terms`
     of each request, or a proposer, for one request at a time. Without a draft, or with `k=0`, it writes plainly. `k`
-    may be a `control.Controller`, which chooses anew for every round. `device` and `dtype` are decided once for each
+    may be `"auto"`, which asks for as many guesses as pay and for none where none do, or a `control.Controller` of your
+    own: both choose anew for every round. `device` and `dtype` are decided once for each
     model; the draft follows the target's device unless told otherwise. `compile` is `"auto"`, `"wait"`, `"on"` or
     `"off"`, as in `models.load.load`; models that are handed over loaded keep the passes they have unless it is `"on"`.
     `numerics` is `"fixed"` (the same bits with speculation on and off; unless they are compiled, all passes then take
@@ -53,7 +54,7 @@ class Speculator(ModelPair):
         messages: Messages | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
-        k: int | Controller | None = None,
+        k: int | str | Controller | None = None,
         sample: int = 0,
         processors: Sequence[Processor] = (),
         **changes: Any,
@@ -147,7 +148,7 @@ class Speculator(ModelPair):
         messages: Messages | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
-        k: int | Controller | None = None,
+        k: int | str | Controller | None = None,
         check: bool = False,
         sample: int = 0,
         processors: Sequence[Processor] = (),
@@ -185,7 +186,7 @@ class Speculator(ModelPair):
         messages: Messages | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: bool = False,
-        k: int | Controller | None = None,
+        k: int | str | Controller | None = None,
         check: bool = False,
         processors: Sequence[Processor] = (),
         **changes: Any,

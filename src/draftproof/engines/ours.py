@@ -23,7 +23,7 @@ class Ours(Engine):
 
     def __init__(self, speculator: Speculator, *, plain: bool = False) -> None:
         self.speculator = speculator.unpadded if plain else speculator
-        self.arm = Arm() if plain else Arm(speculator.guesses_by, speculator.k)
+        self.arm = Arm() if plain else Arm(speculator.guesses_by, speculator.k, way=speculator.policy or "")
 
     def warm_up(self) -> None:
         """Run passes of the shapes that a request uses."""

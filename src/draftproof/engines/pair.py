@@ -10,7 +10,7 @@ from typing import Any, Never, Self, cast
 from transformers import PreTrainedModel
 
 from draftproof.clock import Clock, DeviceClock
-from draftproof.control import Controller, controller_of
+from draftproof.control import Controller, controller_of, policy_of
 from draftproof.engines.draft_model import DraftModel
 from draftproof.engines.opening import making_of, name_of, open_model, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
@@ -28,7 +28,7 @@ class ModelPair:
         self,
         target: str | Path | PreTrainedModel | Loaded,
         draft: str | Path | PreTrainedModel | Loaded | Making | Proposer | None = None,
-        k: int | Controller = 5,
+        k: int | str | Controller = 5,
         *,
         device: str = "auto",
         dtype: str = "auto",
@@ -113,6 +113,11 @@ class ModelPair:
         return self._controller.most
 
     @property
+    def policy(self) -> str | None:
+        """What chooses the guesses of a round, by name; None where their number is fixed."""
+        return policy_of(self._controller)
+
+    @property
     def draft(self) -> Loaded | None:
         """The draft model, where one guesses."""
         return None if self._model is None else self._model.loaded
@@ -163,7 +168,7 @@ class ModelPair:
         """Who writes plainly as fast as it goes here: this one, or where its passes are padded, its target alone."""
         return self if self.numerics.shape is None else type(self)(self.target, numerics="fast", clock=self.clock)
 
-    def at(self, k: int | Controller) -> Self:
+    def at(self, k: int | str | Controller) -> Self:
         """Return the same pair on the same models, with caches of its own, that guesses `k` a round."""
         model: dict[str, Any] = {}
         if self._model is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.control import Controller, controller_of
+from draftproof.control import Controller, controller_of, policy_of
 from draftproof.errors import ConfigError
 from draftproof.forecast.replay import replay
 from draftproof.forecast.trace import Sample, Text, Trace
@@ -21,7 +21,7 @@ RESAMPLES = 500
 CONFIDENCE = 0.9
 
 
-def forecast(trace: Trace, draft: str, workload: str, k: int | Controller, seed: int = 0) -> ForecastCell:
+def forecast(trace: Trace, draft: str, workload: str, k: int | str | Controller, seed: int = 0) -> ForecastCell:
     """Return what the loop would make of a workload's texts with a draft at `k`. Raises `ConfigError`.
 
     Counts are exact (`replay`). Seconds are medians of measured rounds; the interval resamples the prompts, where there
@@ -31,8 +31,8 @@ def forecast(trace: Trace, draft: str, workload: str, k: int | Controller, seed:
     if not texts or draft not in texts[0].drafts:
         raise ConfigError(f"the trace holds no texts of {workload!r} with {draft!r}.")
     policy = controller_of(k)
-    costs = _Costs.drawn(trace.plain, trace.rounds[draft], np.random.default_rng(seed))
-    replayed = [replay(text, draft, policy, depth=trace.depth) for text in texts]
+    costs = costs_of(trace, draft, policy.most, seed)
+    replayed = [replay(text, draft, policy, costs, trace.depth) for text in texts]
     plain = np.array([text.prompt_s + len(text.tokens) * costs.plain for text in texts])
     made = np.array([_seconds(text, draft, rounds, costs) for text, rounds in zip(texts, replayed, strict=True)])
     chosen = np.random.default_rng(seed + 1).integers(len(texts), size=(RESAMPLES, len(texts)))
@@ -44,7 +44,7 @@ def forecast(trace: Trace, draft: str, workload: str, k: int | Controller, seed:
     return ForecastCell(
         workload=workload,
         draft=draft,
-        k=policy.most,
+        k=policy_of(policy) or policy.most,
         texts=len(texts),
         tokens=counts.tokens,
         rounds=counts.rounds,
@@ -55,9 +55,14 @@ def forecast(trace: Trace, draft: str, workload: str, k: int | Controller, seed:
     )
 
 
+def costs_of(trace: Trace, draft: str, most: int, seed: int = 0) -> Costs:
+    """Return what rounds of a draft with at most `most` guesses cost. Raises `ConfigError` if none was measured."""
+    return Costs.drawn(trace.plain, trace.rounds[draft], most, np.random.default_rng(seed))
+
+
 def best_of(cells: Iterable[ForecastCell]) -> ForecastCell:
     """Return the fastest cell; of equals the one that guesses least."""
-    return max(cells, key=lambda cell: (cell.speedup.value, -cell.k))
+    return max(cells, key=lambda cell: (cell.speedup.value, -cell.proposed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def _medians(values: Sequence[float], rng: np.random.Generator) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Costs:
+class Costs:
     """Seconds of the parts of a round: the medians of what was measured, and behind them `RESAMPLES` resampled ones."""
 
     plain: Floats
@@ -98,10 +103,12 @@ class _Costs:
     """Of a round's guesses, by their number: the first pass of a round is not like the others."""
     target: _Curve
     """Of the target's pass, by its tokens."""
+    width: int | None
+    """Tokens of every pass, where passes are padded."""
 
     @classmethod
-    def drawn(cls, plain: Sequence[Sample], rounds: Sequence[Sample], rng: np.random.Generator) -> _Costs:
-        """Return the costs of one draft's rounds. Raises `ConfigError` where too little was measured."""
+    def drawn(cls, plain: Sequence[Sample], rounds: Sequence[Sample], most: int, rng: np.random.Generator) -> Costs:
+        """Return the costs of one draft's rounds, with at most `most` guesses. Raises `ConfigError`."""
         if not plain or not rounds:
             raise ConfigError("the trace holds no measured rounds; record it with at least one probe.")
         busy = [one for one in rounds if one.guesses]
@@ -110,16 +117,34 @@ class _Costs:
             overhead=_medians([one.overhead_s for one in busy], rng),
             idle=_medians([one.draft_s + one.overhead_s for one in rounds if not one.guesses], rng),
             draft=_Curve.drawn(((one.draft_passes or one.guesses, one.draft_s) for one in busy), rng),
-            target=_Curve.drawn(((one.guesses + 1, one.target_s) for one in rounds), rng),
+            target=_Curve.drawn(((one.padded or one.guesses + 1, one.target_s) for one in rounds), rng),
+            width=most + 1 if any(one.padded for one in rounds) else None,
         )
 
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a plain round."""
+        return float(self.plain[0])
 
-def _seconds(text: Text, draft: str, rounds: Sequence[Round], costs: _Costs) -> Floats:
+    def draft_s(self, passes: int, guesses: int) -> float:
+        """Seconds in which so many guesses are made."""
+        return float(self.draft.at(passes or guesses)[0]) if guesses else 0.0
+
+    def target_s(self, guesses: int) -> float:
+        """Seconds of the target's pass over the pending token and so many guesses."""
+        return float(self.target.at(self.width or guesses + 1)[0])
+
+    def overhead_s(self, guesses: int) -> float:
+        """Seconds of the rest of such a round."""
+        return float((self.overhead if guesses else self.idle)[0])
+
+
+def _seconds(text: Text, draft: str, rounds: Sequence[Round], costs: Costs) -> Floats:
     """Return the seconds of one text, for all draws of the costs."""
     found = np.full(RESAMPLES + 1, text.prompt_s + text.drafts[draft].prompt_s)
     shapes = Counter((len(r.proposed), r.draft_passes) for r in rounds)
     for (guesses, passes), times in shapes.items():
-        found += times * (costs.target.at(guesses + 1) + (costs.overhead if guesses else costs.idle))
+        found += times * (costs.target.at(costs.width or guesses + 1) + (costs.overhead if guesses else costs.idle))
         if guesses:
             found += times * costs.draft.at(passes or guesses)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from draftproof.control import Controller, start
+from draftproof.control import Controller, controller_of, start
 from draftproof.errors import ConfigError
 from draftproof.forecast.trace import Offer, Text
 from draftproof.records import Round
@@ -14,28 +14,29 @@ from draftproof.records import Round
 class Price(Protocol):
     """Seconds of the parts of a round, for controllers that look at them."""
 
-    def draft(self, passes: int) -> float:
+    def draft_s(self, passes: int, guesses: int) -> float:
         """Return those in which guesses are made."""
         ...
 
-    def target(self, guesses: int) -> float:
+    def target_s(self, guesses: int) -> float:
         """Return those of the target's pass."""
         ...
 
-    def overhead(self, guesses: int) -> float:
+    def overhead_s(self, guesses: int) -> float:
         """Return those of everything else."""
         ...
 
 
 def replay(
-    text: Text, draft: str | None, controller: Controller, price: Price | None = None, depth: int | None = None
+    text: Text, draft: str | None, k: int | str | Controller, price: Price | None = None, depth: int | None = None
 ) -> tuple[Round, ...]:
-    """Return the rounds in which the live loop writes `text` with this draft under `controller`.
+    """Return the rounds in which the live loop writes `text` with this draft at `k`, or under a policy.
 
     Proposed, accepted, kept and cut tokens, draft and target passes are those of the live loop, exactly; seconds are
     what `price` says, 0 without. `draft` None is plain decoding. `depth` is the trace's. Raises `ConfigError` for a
     controller that asks for more guesses than the trace holds.
     """
+    controller = controller_of(k)
     if draft is not None and depth is not None and controller.most > depth:
         raise ConfigError(f"k is {controller.most}, and the trace holds {depth} guesses a round; record a deeper one.")
     offers: Sequence[Offer] = () if draft is None else text.drafts[draft].offers
@@ -45,9 +46,9 @@ def replay(
     at = 0
     while at < len(text.tokens):
         asked = policy.next(rounds) if draft is not None else 0
-        k = max(0, min(asked, text.limit - at - 1))
-        offer = cut(offers[at], k, getattr(policy, "floor", 0.0)) if k else Offer(())
-        accepted = _run(offer.tokens, truth[at : at + k])
+        most = max(0, min(asked, text.limit - at - 1))
+        offer = cut(offers[at], most, getattr(policy, "floor", 0.0)) if most else Offer(())
+        accepted = _run(offer.tokens, truth[at : at + most])
         kept = min(accepted + 1, len(text.tokens) - at)
         done = len(offer.tokens)
         rounds.append(
@@ -57,9 +58,9 @@ def replay(
                 tokens=text.tokens[at : at + kept],
                 cut=accepted + 1 - kept,
                 draft_passes=offer.passes,
-                draft_s=0.0 if price is None else price.draft(offer.passes),
-                target_s=0.0 if price is None else price.target(done),
-                overhead_s=0.0 if price is None else price.overhead(done),
+                draft_s=0.0 if price is None else price.draft_s(offer.passes, done),
+                target_s=0.0 if price is None else price.target_s(done),
+                overhead_s=0.0 if price is None else price.overhead_s(done),
                 asked=asked,
                 confidence=offer.confidence,
                 source=draft or "",
@@ -90,3 +91,28 @@ def _run(guesses: Sequence[int], truth: Sequence[int]) -> int:
             break
         right += 1
     return right
+
+
+def seconds(rounds: Sequence[Round]) -> float:
+    """Return the seconds of all rounds."""
+    return sum(r.draft_s + r.target_s + r.overhead_s for r in rounds)
+
+
+def oracle(text: Text, draft: str, most: int, price: Price) -> float:
+    """Return the fewest seconds in which rounds of at most `most` guesses could have written the text: by one that
+    knows beforehand which guesses stand, and chooses every k accordingly.
+    """
+    truth, n = (*text.tokens, *text.beyond), len(text.tokens)
+    left = [0.0] * (n + 1)
+    for at in reversed(range(n)):
+        ways = []
+        for k in range(max(0, min(most, text.limit - at - 1)) + 1):
+            offer = cut(text.drafts[draft].offers[at], k)
+            done = len(offer.tokens)
+            if done < k:
+                break
+            right = _run(offer.tokens, truth[at : at + k])
+            spent = price.draft_s(offer.passes, done) + price.target_s(done) + price.overhead_s(done)
+            ways.append(spent + left[min(n, at + right + 1)])
+        left[at] = min(ways)
+    return left[0]

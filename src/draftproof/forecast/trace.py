@@ -67,6 +67,8 @@ class Sample:
     draft_s: float
     target_s: float
     overhead_s: float
+    padded: int | None = None
+    """Tokens that the target's pass was padded to, where passes are padded: then every round of a k costs alike."""
 
 
 @dataclass(frozen=True, slots=True)

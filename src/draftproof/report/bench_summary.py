@@ -19,17 +19,16 @@ def recommend(rows: Sequence[BenchRow]) -> str:
     if sure:
         best = max(sure, key=lambda r: 0.0 if r.speedup is None else r.speedup.value)
         assert best.speedup is not None
-        return (
-            f"pays: k = {best.k} is the fastest of {len(drafted)} measured, {best.speedup.value:.2f} × plain decoding"
-        )
+        fastest = f"k = {best.arm.asks} is the fastest of {len(drafted)} measured"
+        return f"pays: {fastest}, {best.speedup.value:.2f} × plain decoding"
     if drafted and all(r.speedup is not None and r.speedup.high < 1 for r in drafted):
         return "does not pay: every k is slower than plain decoding here; recommended: k = 0"
     return CANNOT_TELL if drafted else "nothing was measured"
 
 
-def workloads_verdict(k: int, rows: Sequence[BenchRow]) -> list[str]:
+def workloads_verdict(k: int | str, rows: Sequence[BenchRow]) -> list[str]:
     """Say on which workloads the one `k` is surely faster or slower, and where another engine is faster still."""
-    known = [(r.workload, r.speedup) for r in rows if r.guesses and r.k == k and r.speedup is not None]
+    known = [(r.workload, r.speedup) for r in rows if r.guesses and r.arm.asks == k and r.speedup is not None]
     groups = (
         ("surely faster on", [(name, found) for name, found in known if found.low > 1]),
         ("surely slower on", [(name, found) for name, found in known if found.high < 1]),
@@ -75,7 +74,7 @@ def doubt_cells(cells: Sequence[Cell], max_new_tokens: int) -> list[str]:
     spreads: list[tuple[str, list[float]]] = []
     for cell in cells:
         arm = cell.arm
-        called = f"{names[arm.draft]} k = {arm.k}" if arm.ours and arm.draft is not None else arm.name
+        called = f"{names[arm.draft]} k = {arm.asks}" if arm.ours and arm.draft is not None else arm.name
         name = f"{cell.workload}{f' [{cell.prompt}]' if cell.prompt else ''}, {called}"
         if len({answer.tokens for answer in cell.answers}) == 1:  # samples take what their texts take
             spreads.append((name, [answer.total_s for answer in cell.answers]))
@@ -107,8 +106,8 @@ def _plain_error(cells: Sequence[Cell], cell: Cell) -> str | None:
 
 def doubt_sweep(rows: Sequence[BenchRow]) -> str | None:
     """Warn if different k never made different numbers of guesses: then k had no effect."""
-    proposed = {r.proposed for r in rows if r.guesses}
-    ks = {r.k for r in rows if r.guesses}
+    proposed = {r.proposed for r in rows if r.guesses and not r.arm.way}
+    ks = {r.k for r in rows if r.guesses and not r.arm.way}
     if len(ks) > 1 and len(proposed) == 1:
         return "every k made the same number of guesses, so k had no effect: the sweep is not to be trusted"
     return None
@@ -137,4 +136,4 @@ def drafts_verdict(names: Mapping[str, str], rows: Sequence[BenchRow]) -> str:
     if righter and all(found.high < speed.low for _, found in righter):
         others = ", ".join(dict.fromkeys(names[r.draft or ""] for r, _ in righter))
         tail = f"; {others}: right more often, and slower all the same"
-    return f"take {names[best.draft or '']} with k = {best.k}: {speed.value:.2f} × plain decoding{tail}"
+    return f"take {names[best.draft or '']} with k = {best.arm.asks}: {speed.value:.2f} × plain decoding{tail}"

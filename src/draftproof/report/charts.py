@@ -48,7 +48,7 @@ def cost_curves(passes: Sequence[PassTimes]) -> go.Figure:
 def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
     """Measured speedup with intervals, and what the formula expects from one alpha and the measured pass times."""
     figure = _figure("Speedup against k", "k, guesses a round", "times plain decoding")
-    sweep = [r for r in rows if r.speedup is not None]
+    sweep = [r for r in rows if r.speedup is not None and not r.arm.way]
     values = [r.speedup for r in sweep if r.speedup is not None]
     figure.add_scatter(
         x=[r.k for r in sweep],
@@ -66,6 +66,9 @@ def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
         figure.add_scatter(
             x=[r.k for r in sweep], y=expected, name="expected from alpha and pass times", line_dash="dash", **_style(1)
         )
+    for r in rows:
+        if r.arm.ours and r.arm.way and r.speedup is not None:
+            figure.add_hline(y=r.speedup.value, line_dash="dash", line_color=GREEN, annotation_text=f"k = {r.arm.way}")
     figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
     figure.update_yaxes(rangemode="tozero")
     return figure
@@ -74,7 +77,7 @@ def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
 def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
     """Tokens per round, beside (1 - alpha^(k+1)) / (1 - alpha) with its ceiling 1 / (1 - alpha)."""
     figure = _figure("Tokens per round against k", "k, guesses a round", "tokens per round")
-    sweep = [r for r in rows if r.guesses]
+    sweep = [r for r in rows if r.guesses and not r.arm.way]
     figure.add_scatter(x=[r.k for r in sweep], y=[r.tokens_per_round for r in sweep], name="measured", **_style(0))
     known = [r.agreement for r in sweep if r.agreement is not None]
     if known:
@@ -93,6 +96,7 @@ def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
 def passes_by_k(rows: Sequence[BenchRow]) -> go.Figure:
     """Target passes saved, draft passes and discarded guesses paid."""
     figure = _figure("Passes and discarded guesses against k", "k, guesses a round", "count")
+    rows = [r for r in rows if not r.arm.way]
     for i, (name, value) in enumerate((
         ("target passes", [r.target_passes for r in rows]),
         ("draft passes", [r.draft_passes for r in rows]),
@@ -142,10 +146,10 @@ def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
     return figure
 
 
-def workloads(k: int, rows: Sequence[BenchRow]) -> go.Figure:
+def workloads(k: int | str, rows: Sequence[BenchRow]) -> go.Figure:
     """Workloads side by side at one `k`, and other engines where they were run."""
     figure = _figure(f"Workloads at k = {k}", "", "times plain decoding")
-    known = [(r, r.speedup) for r in rows if r.speedup is not None and (r.k == k or not r.arm.ours)]
+    known = [(r, r.speedup) for r in rows if r.speedup is not None and (r.arm.asks == k or not r.arm.ours)]
     for i, name in enumerate(dict.fromkeys("draftproof" if r.arm.ours else r.arm.name for r, _ in known)):
         mine = [(r.workload, v) for r, v in known if name == ("draftproof" if r.arm.ours else r.arm.name)]
         figure.add_bar(

@@ -22,7 +22,7 @@ def forecast_table(result: ForecastResult) -> Grid:
         k = f"{best.k}" if best.speedup.value > 1 else "none pays"
         rows.append((mine[0].workload, names[mine[0].draft], *each, k, _interval(best.speedup)))
     columns = [Column("workload", left=True), Column("draft", left=True)]
-    columns += [Column(f"k={k}", spare=1 + abs(k - 4)) for k in result.ks]
+    columns += [Column(f"k={k}", spare=1 + (abs(k - 4) if isinstance(k, int) else 0)) for k in result.ks]
     return grid("forecast: × plain decoding", [*columns, Column("best k"), Column("speedup (90 %)")], rows)
 
 

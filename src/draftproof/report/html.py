@@ -162,8 +162,8 @@ def _bench(result: BenchResult) -> Section:
         section.warnings += [*result.notes, *bench_summary.doubts(result, rows)]
         return section
     first = result.workloads[0].name
-    sweep = [r for r in rows if r.workload == first and r.arm.ours and r.k in (0, *result.ks)]
-    cells = [c for c in result.cells if c.workload == first and c.arm.ours and c.arm.k in (0, *result.ks)]
+    sweep = [r for r in rows if r.workload == first and r.arm.ours and r.arm.asks in (0, *result.ks)]
+    cells = [c for c in result.cells if c.workload == first and c.arm.ours and c.arm.asks in (0, *result.ks)]
     section.verdicts.append(f"{first}: {bench_summary.recommend(sweep)}")
     section.verdicts += bench_summary.workloads_verdict(result.k, rows)
     section.facts += [same] if (same := bench_summary.identity(result)) else []

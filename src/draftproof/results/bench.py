@@ -35,7 +35,8 @@ class Arm:
     """Most guesses of a round, 0 for plain decoding; None where the engine chooses."""
     engine: str = OURS
     way: str = ""
-    """Which of the engine's ways of writing, where it has several."""
+    """Which of the engine's ways of writing, where it has several; of ours the policy that chooses the guesses of each
+    round, where their number is not fixed."""
 
     @property
     def ours(self) -> bool:
@@ -48,10 +49,15 @@ class Arm:
         return self.ours and not self.k
 
     @property
+    def asks(self) -> int | str | None:
+        """What of ours decides how much is guessed: a number, or the name of a policy."""
+        return self.way or self.k
+
+    @property
     def name(self) -> str:
         """What it is called where there is little room."""
         if self.ours:
-            return f"k={self.k}" if self.k else "plain"
+            return self.way or (f"k={self.k}" if self.k else "plain")
         return (self.way or self.engine) + (f" k={self.k}" if self.k else "")
 
 
@@ -86,9 +92,9 @@ class BenchResult(Result):
     target_placement: Placement
     draft_placement: Placement | None
     """None where what guesses is no model."""
-    ks: tuple[int, ...]
-    """The k sweep, run on the first workload."""
-    k: int
+    ks: tuple[int | str, ...]
+    """The k sweep, run on the first workload: numbers, and names of policies."""
+    k: int | str
     """The one k of the other workloads."""
     options: Options
     """Of every text; repeat i of a sampled one is sample i of the seed."""

@@ -17,7 +17,8 @@ class ForecastCell:
 
     workload: str
     draft: str
-    k: int
+    k: int | str
+    """Guesses a round, or the policy that chooses them."""
     texts: int
     tokens: int
     rounds: int
@@ -39,7 +40,7 @@ class ForecastResult(Result):
     target: str
     drafts: tuple[str, ...]
     target_placement: Placement
-    ks: tuple[int, ...]
+    ks: tuple[int | str, ...]
     options: Options
     cells: tuple[ForecastCell, ...]
     measured: tuple[Cell, ...] = ()

@@ -36,6 +36,8 @@ class Recipe:
     """Tokens of a prompt that the draft was to read, the last ones; None: by rule, as `settings` states it."""
     n: int = 1
     """Texts that were asked for, each from its own stream of chance."""
+    policy: str | None = None
+    """What chose the guesses of each round, at most `k`; None: their number was fixed."""
     messages: tuple[dict[str, Any], ...] | None = None
     """The conversation that was asked for, if one was; `prompt` then is what the chat template made of it."""
     tools: tuple[dict[str, Any], ...] | None = None

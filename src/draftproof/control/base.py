@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from draftproof.records import Round
-from draftproof.settings import check_k
 
 
 class Controller(Protocol):
@@ -15,7 +14,8 @@ class Controller(Protocol):
 
     One that remembers has a `start()`, which returns what chooses for one request. One that has a `floor` stops
     drafting inside a round: behind the guess with which the product of the guesses' confidences falls below it, for
-    proposers that can (`propose.base.Proposer`). It is looked at behind every `next`.
+    proposers that can (`propose.base.Proposer`). It is looked at behind every `next`, which may be asked about the same
+    rounds twice.
     """
 
     @property
@@ -42,12 +42,3 @@ def start(controller: Controller) -> Controller:
     """Return what chooses for one request."""
     fresh = getattr(controller, "start", None)
     return controller if fresh is None else cast("Controller", fresh())
-
-
-def controller_of(k: int | Controller) -> Controller:
-    """Return the controller that `k` is, or stands for. Raises `ConfigError` for a k out of range."""
-    if not hasattr(k, "most"):
-        return Fixed(check_k(k))
-    controller = cast("Controller", k)
-    check_k(controller.most)
-    return controller

@@ -1,0 +1,183 @@
+"""The controller with a floor: as many guesses as pay, none where none do, and hardly slower than plain decoding."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from draftproof.records import Round
+
+WINDOW = 24
+"""Rounds of a kind that its costs are known from."""
+FORGET = 0.95
+"""What a verdict still counts for behind the next one."""
+PRIOR, WEIGHT = 0.6, 1.5
+"""The agreement supposed of a draft that nothing is known of, and the verdicts that it stands for."""
+SURER = 1.02
+"""By how much speculation has to promise more than plain decoding, before it is gone back to."""
+PROBING = 0.02
+"""The share of plain decoding's time that looking again may take."""
+SHARPER = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
+"""Powers of a confidence that may come nearest to how often such guesses are right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds of the parts of a round, where they are known before."""
+
+    plain_s: float
+    """Of a plain round."""
+    token_s: float
+    """Of one more token in the target's pass."""
+    draft_s: float
+    """Of one draft pass."""
+    overhead_s: float = 0.0
+    """Of what a round with guesses takes beside passes, more than a plain one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Asks for the k that promises most tokens a second, 0 where plain decoding does.
+
+    It knows what it saw in this request: what passes cost, how often the guess at each place was right, how right the
+    draft was where it was so sure. From these follows k, and the confidence below which a guess is not worth its pass.
+    Where nothing pays it decodes plainly, and looks again after gaps that grow, so that looking costs little. With
+    `costs`, those are what it begins with. Nothing is remembered from one request to the next.
+    """
+
+    most: int = 8
+    costs: Costs | None = None
+
+    def start(self) -> Run:
+        """Return what chooses for one request."""
+        return Run(self.most, self.costs)
+
+
+@dataclass(slots=True)
+class Run:
+    """One request's choices."""
+
+    most: int
+    costs: Costs | None
+    floor: float = 0.0
+    _seen: int = 0
+    _k: int = 0
+    _decided: int = -1
+    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    """Of plain rounds the target's seconds, and all."""
+    _passes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    """Of rounds with guesses the tokens and seconds of the target's pass."""
+    _drafts: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _overheads: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _right: list[float] = field(default_factory=list)
+    _tested: list[float] = field(default_factory=list)
+    """Guesses at each place that were right, and that were put to the test, less what is forgotten."""
+    _hits: float = 0.0
+    _sums: list[float] = field(default_factory=lambda: [0.0] * len(SHARPER))
+    _gap: int = 8
+    _look_at: int = -1
+    """The round that looks again, where plain decoding is gone over to; -1 while speculating."""
+
+    def next(self, rounds: Sequence[Round]) -> int:
+        """Return how many guesses to ask for."""
+        if self._decided == len(rounds):
+            return self._k
+        for done in rounds[self._seen :]:
+            self._hear(done)
+        self._seen = self._decided = len(rounds)
+        self._k = self._choose(len(rounds))
+        return self._k
+
+    def _hear(self, done: Round) -> None:
+        n = len(done.proposed)
+        if not n:
+            self._plain.append((done.target_s, done.draft_s + done.target_s + done.overhead_s))
+            return
+        self._passes.append((n + 1, done.target_s))
+        self._drafts.append(done.draft_s / (done.draft_passes or n))
+        self._overheads.append(done.overhead_s)
+        tested = min(done.accepted + 1, n)
+        while len(self._tested) < tested:
+            self._right.append(0.0)
+            self._tested.append(0.0)
+        for i in range(tested):
+            self._right[i] = FORGET * self._right[i] + (i < done.accepted)
+            self._tested[i] = FORGET * self._tested[i] + 1
+        for i, share in enumerate(done.confidence[:tested]):
+            self._hits = FORGET * self._hits + (i < done.accepted)
+            self._sums = [FORGET * s + share**power for s, power in zip(self._sums, SHARPER, strict=True)]
+
+    def _choose(self, at: int) -> int:
+        known = self._known()
+        if known is None:
+            # the first rounds find out what things cost: one with guesses, one without
+            return 1 if not self._passes else 0
+        plain_s, token_s, draft_s, overhead_s = known
+        survive = self._survive()
+        best, rate = 0, 1 / plain_s
+        for k in range(1, self.most + 1):
+            tokens = 1 + sum(survive[:k])
+            found = tokens / (plain_s + k * (draft_s + token_s) + overhead_s)
+            if found > rate * (SURER if best == 0 and self._look_at >= 0 else 1.0):
+                best, rate = k, found
+        if best == 0:
+            return self._rest(at, draft_s + token_s + overhead_s, plain_s)
+        self._look_at, self._gap = -1, 8
+        worth = rate * (draft_s + token_s)
+        self.floor = self._floor(worth, survive)
+        # one more than promises most: the floor ends what is not worth it, and what is gets found out
+        return min(self.most, best + 1) if self.floor > 0 else best
+
+    def _rest(self, at: int, extra_s: float, plain_s: float) -> int:
+        """Decode plainly; look again, with one guess, when the gap is over."""
+        self.floor = 0.0
+        if self._look_at < 0:
+            self._look_at = at + self._wait(extra_s, plain_s)
+            return 0
+        if at < self._look_at:
+            return 0
+        self._gap = min(2 * self._gap, 512)
+        self._look_at = at + self._wait(extra_s, plain_s)
+        return 1
+
+    def _wait(self, extra_s: float, plain_s: float) -> int:
+        return max(self._gap, int(extra_s / (PROBING * plain_s)))
+
+    def _known(self) -> tuple[float, float, float, float] | None:
+        """Return seconds of a plain round, of one more token in a pass, of a draft pass, and of the rest of a round
+        with guesses, beyond a plain one's; None until they are known.
+        """
+        costs = self.costs
+        if costs is None and not (self._plain and self._passes):
+            return None
+        plain_s = median([whole for _, whole in self._plain] or [0.0 if costs is None else costs.plain_s])
+        draft_s = median(self._drafts or [0.0 if costs is None else costs.draft_s])
+        if not self._passes:
+            assert costs is not None
+            return plain_s, costs.token_s, draft_s, costs.overhead_s
+        one_s = median([target for target, _ in self._plain] or [plain_s])
+        slopes = [(seconds - one_s) / (n - 1) for n, seconds in self._passes]
+        token_s = max(0.0, median(slopes))
+        rest_s = plain_s - one_s
+        overhead_s = max(0.0, median(self._overheads) - rest_s)
+        return plain_s, token_s, draft_s, overhead_s
+
+    def _survive(self) -> list[float]:
+        """Return the chance that each of the next guesses stands."""
+        right, tested = sum(self._right), sum(self._tested)
+        usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT)
+        stands, found = 1.0, []
+        for i in range(self.most):
+            mine = (self._right[i], self._tested[i]) if i < len(self._tested) else (0.0, 0.0)
+            stands *= (mine[0] + usual * 4) / (mine[1] + 4)
+            found.append(stands)
+        return found
+
+    def _floor(self, worth: float, survive: Sequence[float]) -> float:
+        """Return the confidence in all guesses so far below which another is not worth its cost, `worth` in tokens."""
+        if not self._hits or worth <= 0:
+            return 0.0
+        power = min(zip(SHARPER, self._sums, strict=True), key=lambda pair: abs(pair[1] - self._hits))[0]
+        return float(min(1.0, worth / max(survive[0], 0.05)) ** (1 / power))
