@@ -3,7 +3,8 @@
     python benchmarks/control.py TRACE.jsonl.gz …
 
 Traces are what `draftproof forecast --trace` writes. The oracle knows beforehand which guesses will stand, and chooses
-every round's k by it: nobody who does not can be faster. Figures are times plain decoding behind the prompt.
+every round's k by it: nobody who does not can be faster. "auto, warm" begins with the costs that warming up finds.
+Figures are times plain decoding behind the prompt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from draftproof.control import CONTROLLERS
+from draftproof.control.auto import Auto, Costs
 from draftproof.forecast.predict import costs_of
 from draftproof.forecast.replay import oracle, replay, seconds
 from draftproof.forecast.trace import read_trace
@@ -24,8 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="+", type=Path)
     arms = [*KS, *CONTROLLERS]
-    print(f"{'text':34}" + "".join(f"{arm!s:>10}" for arm in arms) + f"{'oracle':>10}")
-    all_of: dict[str | int, list[float]] = {arm: [] for arm in (*arms, "oracle")}
+    print(f"{'text':34}" + "".join(f"{arm!s:>10}" for arm in arms) + f"{'auto, warm':>12}{'oracle':>8}")
+    all_of: dict[str | int, list[float]] = {arm: [] for arm in (*arms, "auto, warm", "oracle")}
     for path in parser.parse_args().traces:
         trace = read_trace(path)
         for draft in trace.rounds:
@@ -33,6 +35,10 @@ def main() -> None:
             for text in trace.texts:
                 plain = len(text.tokens) * costs.plain_s
                 found: dict[str | int, float] = {arm: plain / seconds(replay(text, draft, arm, costs)) for arm in arms}
+                passes = {n: costs.target_s(n - 1) for n in (1, 2, max(KS) + 1)}
+                drafted = costs.draft_s(1, 1) if text.drafts[draft].offers[0].passes else 0.0
+                warm = Auto(costs=Costs(costs.plain_s, passes, drafted))
+                found["auto, warm"] = plain / seconds(replay(text, draft, warm, costs))
                 found["oracle"] = plain / oracle(text, draft, max(KS), costs)
                 for arm, speedup in found.items():
                     all_of[arm].append(speedup)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -14,7 +15,9 @@ WINDOW = 24
 FORGET = 0.95
 """What a verdict still counts for behind the next one."""
 PRIOR, WEIGHT = 0.6, 1.5
-"""The agreement supposed of a draft that nothing is known of, and the verdicts that it stands for."""
+"""The agreement supposed of a draft that little is known of, and the verdicts that it stands for."""
+HOPED = 0.8
+"""The agreement supposed before the first verdict: one that pays with it is tried."""
 SURER = 1.02
 """By how much speculation has to promise more than plain decoding, before it is gone back to."""
 PROBING = 0.02
@@ -29,12 +32,10 @@ class Costs:
 
     plain_s: float
     """Of a plain round."""
-    token_s: float
-    """Of one more token in the target's pass."""
+    passes: Mapping[int, float]
+    """Of the target's pass, by its tokens; 1 among them."""
     draft_s: float
     """Of one draft pass."""
-    overhead_s: float = 0.0
-    """Of what a round with guesses takes beside passes, more than a plain one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +115,19 @@ class Run:
         if known is None:
             # the first rounds find out what things cost: one with guesses, one without
             return 1 if not self._passes else 0
-        plain_s, token_s, draft_s, overhead_s = known
+        plain_s, more, draft_s, overhead_s = known
         survive = self._survive()
         best, rate = 0, 1 / plain_s
-        for k in range(1, self.most + 1):
+        for k in range(1, (self.most if self._tested else 1) + 1):  # the first try is a small one
             tokens = 1 + sum(survive[:k])
-            found = tokens / (plain_s + k * (draft_s + token_s) + overhead_s)
+            found = tokens / (plain_s + k * draft_s + more[k - 1] + overhead_s)
             if found > rate * (SURER if best == 0 and self._look_at >= 0 else 1.0):
                 best, rate = k, found
         if best == 0:
-            return self._rest(at, draft_s + token_s + overhead_s, plain_s)
+            return self._rest(at, draft_s + more[0] + overhead_s, plain_s)
         self._look_at, self._gap = -1, 8
-        worth = rate * (draft_s + token_s)
-        self.floor = self._floor(worth, survive)
+        next_one = more[min(best, self.most - 1)] - more[best - 1]
+        self.floor = self._floor(rate * (draft_s + max(0.0, next_one)), survive)
         # one more than promises most: the floor ends what is not worth it, and what is gets found out
         return min(self.most, best + 1) if self.floor > 0 else best
 
@@ -145,29 +146,28 @@ class Run:
     def _wait(self, extra_s: float, plain_s: float) -> int:
         return max(self._gap, int(extra_s / (PROBING * plain_s)))
 
-    def _known(self) -> tuple[float, float, float, float] | None:
-        """Return seconds of a plain round, of one more token in a pass, of a draft pass, and of the rest of a round
-        with guesses, beyond a plain one's; None until they are known.
+    def _known(self) -> tuple[float, list[float], float, float] | None:
+        """Return seconds of a plain round, of what each further number of guesses adds to the target's pass, of a draft
+        pass, and of what the rest of a round with guesses takes beyond a plain one's; None until they are known.
         """
         costs = self.costs
         if costs is None and not (self._plain and self._passes):
             return None
+        before: Mapping[int, float] = {} if costs is None else costs.passes
+        one_s = median([target for target, _ in self._plain] or [before.get(1, 0.0)])
         plain_s = median([whole for _, whole in self._plain] or [0.0 if costs is None else costs.plain_s])
         draft_s = median(self._drafts or [0.0 if costs is None else costs.draft_s])
-        if not self._passes:
-            assert costs is not None
-            return plain_s, costs.token_s, draft_s, costs.overhead_s
-        one_s = median([target for target, _ in self._plain] or [plain_s])
-        slopes = [(seconds - one_s) / (n - 1) for n, seconds in self._passes]
-        token_s = max(0.0, median(slopes))
-        rest_s = plain_s - one_s
-        overhead_s = max(0.0, median(self._overheads) - rest_s)
-        return plain_s, token_s, draft_s, overhead_s
+        points = {**before, 1: one_s}
+        for n in {n for n, _ in self._passes}:
+            points[n] = median(seconds for width, seconds in self._passes if width == n)
+        overhead_s = max(0.0, median(self._overheads) - (plain_s - one_s)) if self._overheads else 0.0
+        more = [max(0.0, _between(points, k + 1) - one_s) for k in range(1, self.most + 1)]
+        return plain_s, more, draft_s, overhead_s
 
     def _survive(self) -> list[float]:
         """Return the chance that each of the next guesses stands."""
         right, tested = sum(self._right), sum(self._tested)
-        usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT)
+        usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT) if tested else HOPED
         stands, found = 1.0, []
         for i in range(self.most):
             mine = (self._right[i], self._tested[i]) if i < len(self._tested) else (0.0, 0.0)
@@ -181,3 +181,13 @@ class Run:
             return 0.0
         power = min(zip(SHARPER, self._sums, strict=True), key=lambda pair: abs(pair[1] - self._hits))[0]
         return float(min(1.0, worth / max(survive[0], 0.05)) ** (1 / power))
+
+
+def _between(points: Mapping[int, float], n: int) -> float:
+    """Return the value at `n`, straight between known ones, and on the last slope beyond them."""
+    known = sorted(points)
+    i = min(max(bisect_left(known, n), 1), len(known) - 1)
+    if i < 1:
+        return points[known[0]]
+    left, right = known[i - 1 : i + 1]
+    return points[left] + (points[right] - points[left]) * (n - left) / (right - left)

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from draftproof.clock import Clock
 from draftproof.engines.opening import check_pair, open_model, warm_up
 from draftproof.models.load import Loaded, notes_of
 from draftproof.propose.base import Terms
@@ -46,6 +47,6 @@ class DraftModel:
     def __call__(self, terms: Terms) -> Draft:
         return Draft(self.session, terms.width, terms.sampler, terms.end_tokens, self.context, never=self._never)
 
-    def warm_up(self, prompt_tokens: int, repeats: int) -> None:
-        """Run passes of the shapes that a request uses, and forget them."""
-        warm_up(self.session, (2, 1), prompt_tokens, repeats)
+    def warm_up(self, prompt_tokens: int, repeats: int, clock: Clock) -> float:
+        """Run passes of the shapes that a request uses, and forget them; return the seconds of one over one token."""
+        return warm_up(self.session, (2, 1), prompt_tokens, repeats, clock)[1]

@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 from transformers import PreTrainedModel
 
+from draftproof.clock import Clock
 from draftproof.errors import ConfigError
 from draftproof.models.given import unwrap
 from draftproof.models.load import Loaded, compiled, end_tokens_of, load, notes_of
@@ -178,8 +179,11 @@ def _padding_cost(model: PreTrainedModel, shape: int, repeats: int = 2) -> float
     return padded / bare
 
 
-def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, repeats: int) -> None:
-    """Run passes over so many tokens behind a prompt, and forget them."""
+def warm_up(
+    session: ModelSession, widths: Sequence[int], prompt_tokens: int, repeats: int, clock: Clock
+) -> dict[int, float]:
+    """Run passes over so many tokens behind a prompt, and forget them; return the seconds of the last of each."""
+    seconds = {}
     for width in (*widths,) * repeats:
         text = [0] * (prompt_tokens + width)
         if session.window is not None:
@@ -187,8 +191,11 @@ def warm_up(session: ModelSession, widths: Sequence[int], prompt_tokens: int, re
         session.forget()
         if len(text) > width:
             session.read(text[:-width])
+        started = clock.now()
         session.read(text, last=min(width, len(text)))
+        seconds[width] = clock.now() - started
     session.forget()
+    return seconds
 
 
 def check_pair(target: Loaded, draft: Loaded, widths: tuple[int, int]) -> tuple[frozenset[int], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Never, Self, cast
@@ -11,6 +12,7 @@ from transformers import PreTrainedModel
 
 from draftproof.clock import Clock, DeviceClock
 from draftproof.control import Controller, controller_of, policy_of
+from draftproof.control.auto import Auto, Costs
 from draftproof.engines.draft_model import DraftModel
 from draftproof.engines.opening import making_of, name_of, open_model, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
@@ -177,11 +179,14 @@ class ModelPair:
         return type(self)(self.target, guesser, k, numerics=self._asked_numerics, clock=self.clock, **model)
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
-        """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured."""
-        for session in dict.fromkeys(self._own_sessions):
-            widths = (self.k + 1, 1) if session is self._target_session else (1,)
-            warm_up(session, widths, prompt_tokens, repeats)
-        if self._model is not None:
-            self._model.warm_up(prompt_tokens, repeats)
+        """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured.
+
+        What they take is where `k="auto"` begins.
+        """
+        warm_up(self._plain_session, (1,), prompt_tokens, repeats, self.clock)
+        passes = warm_up(self._target_session, (self.k + 1, 2, 1), prompt_tokens, repeats, self.clock)
+        draft_s = 0.0 if self._model is None else self._model.warm_up(prompt_tokens, repeats, self.clock)
         if self.unpadded is not self:
             self.unpadded.warm_up(prompt_tokens, repeats)
+        if isinstance(self._controller, Auto) and self._controller.costs is None:
+            self._controller = replace(self._controller, costs=Costs(passes[1], passes, draft_s))
