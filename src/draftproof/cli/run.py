@@ -179,12 +179,13 @@ def _result(
     found = first_divergence(pairs)
     told: list[str] = []
     if generation.seed is not None:
-        again = "" if recipe.options.same_text else ", with this draft and k,"
-        told.insert(
-            0,
-            f"sampled at temperature {recipe.options.temperature:g} under the {generation.verify} rule; "
-            f"--seed {generation.seed}{again} writes it again",
-        )
+        again = f"--seed {generation.seed} writes it again"
+        if not recipe.options.same_text:
+            again = f"--seed {generation.seed}, with this draft and k, writes it again"
+            if recipe.policy is not None:
+                again = f"seed {generation.seed}; k goes by the clock, so another run may write another"
+        how = f"temperature {recipe.options.temperature:g} under the {generation.verify} rule"
+        told.insert(0, f"sampled at {how}; {again}")
     if recipe.policy is not None:
         asked = [r.asked or 0 for r in generation.rounds]
         mean = sum(asked) / max(1, len(asked))
