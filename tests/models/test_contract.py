@@ -15,7 +15,10 @@ def test_both_sides_say_the_same():
     kernels = library()
     assert kernels.draftproof_contract().decode() == structures.contract()
     assert "Span: 64 bytes, place at 0" in structures.contract()
-    assert "write: pointer pointer pointer int32 int32 pointer int32 pointer pointer -> int32" in structures.contract()
+    assert (
+        "write: pointer pointer pointer int32 int32 pointer int32 double pointer pointer -> int32"
+        in structures.contract()
+    )
 
 
 def swapped(structure, a, b):

@@ -11,7 +11,7 @@ from draftproof.cli import shell
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.reading import STANDARD, read_text
-from draftproof.settings import POLICIES, check_k, read_k
+from draftproof.settings import POLICIES, check_k
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,11 +148,14 @@ def read_prompts(path: Path | None, only: str | None, limit: int | None) -> tupl
 def read_ks(text: str, name: str = "--k") -> tuple[int | str, ...]:
     """Return numbers of guesses, and names of policies, from a switch. Raises `ConfigError`."""
     ks: list[int | str] = []
-    for one in text.split(","):
+    for one in map(str.strip, text.split(",")):
+        if one in POLICIES:
+            ks.append(one)
+            continue
         try:
-            known = read_k(one.strip())
-        except ConfigError:
+            k = int(one)
+        except ValueError:
             many = f"{', '.join(POLICIES)}, or whole numbers, with commas, such as {KS}"
             raise ConfigError(f"{name} is {text!r}; give {many}.") from None
-        ks.append(known if isinstance(known, str) else check_k(known, name.removeprefix("--"), least=1))
+        ks.append(check_k(k, name.removeprefix("--"), least=1))
     return tuple(dict.fromkeys(ks))
