@@ -73,7 +73,7 @@ def test_old_files_load_after_an_upgrade_and_can_be_drawn(file):
 
 def test_there_is_an_old_file_of_every_kind():
     kinds = {file.stem.rpartition("-")[0] for file in OLD.glob("*.json")}
-    assert kinds == {"run", "one-pass", "precondition", "bench", "drafts", "certify"}
+    assert kinds == {"run", "one-pass", "precondition", "bench", "drafts", "certify", "forecast"}
 
 
 @pytest.mark.parametrize(

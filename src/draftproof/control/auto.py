@@ -14,8 +14,12 @@ WINDOW = 24
 """Rounds of a kind that its costs are known from."""
 FORGET = 0.95
 """What a verdict still counts for behind the next one."""
-PRIOR, WEIGHT = 0.6, 1.5
+PRIOR, WEIGHT = 0.75, 1.5
 """The agreement supposed of a draft that little is known of, and the verdicts that it stands for."""
+LIKE = 6.0
+"""Verdicts that what is known of all places stands for at one."""
+RISKED = 0.8
+"""The plain rounds that the first try may cost."""
 HOPED = 0.8
 """The agreement supposed before the first verdict: one that pays with it is tried."""
 SURER = 1.02
@@ -57,6 +61,23 @@ class Auto:
 
 
 @dataclass(slots=True)
+class Book:
+    """Guesses at each place of a round that were right, and that were put to the test, less what is forgotten."""
+
+    right: list[float] = field(default_factory=list)
+    tested: list[float] = field(default_factory=list)
+
+    def enter(self, right: int, tested: int) -> None:
+        """Enter a round of which the first `tested` guesses were put to the test."""
+        while len(self.tested) < tested:
+            self.right.append(0.0)
+            self.tested.append(0.0)
+        for i in range(tested):
+            self.right[i] = FORGET * self.right[i] + (i < right)
+            self.tested[i] = FORGET * self.tested[i] + 1
+
+
+@dataclass(slots=True)
 class Run:
     """One request's choices."""
 
@@ -72,9 +93,9 @@ class Run:
     """Of rounds with guesses the tokens and seconds of the target's pass."""
     _drafts: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _overheads: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    _right: list[float] = field(default_factory=list)
-    _tested: list[float] = field(default_factory=list)
-    """Guesses at each place that were right, and that were put to the test, less what is forgotten."""
+    _books: tuple[Book, Book] = field(default_factory=lambda: (Book(), Book()))
+    """Verdicts behind a round that was not right to its end, and behind one that was: text comes in stretches."""
+    _streak: bool = False
     _hits: float = 0.0
     _sums: list[float] = field(default_factory=lambda: [0.0] * len(SHARPER))
     _gap: int = 8
@@ -100,12 +121,8 @@ class Run:
         self._drafts.append(done.draft_s / (done.draft_passes or n))
         self._overheads.append(done.overhead_s)
         tested = min(done.accepted + 1, n)
-        while len(self._tested) < tested:
-            self._right.append(0.0)
-            self._tested.append(0.0)
-        for i in range(tested):
-            self._right[i] = FORGET * self._right[i] + (i < done.accepted)
-            self._tested[i] = FORGET * self._tested[i] + 1
+        self._books[self._streak].enter(done.accepted, tested)
+        self._streak = done.accepted == n
         for i, share in enumerate(done.confidence[:tested]):
             self._hits = FORGET * self._hits + (i < done.accepted)
             self._sums = [FORGET * s + share**power for s, power in zip(self._sums, SHARPER, strict=True)]
@@ -118,9 +135,13 @@ class Run:
         plain_s, more, draft_s, overhead_s = known
         survive = self._survive()
         best, rate = 0, 1 / plain_s
-        for k in range(1, (self.most if self._tested else 1) + 1):  # the first try is a small one
+        untried = not any(book.tested for book in self._books)
+        for k in range(1, self.most + 1):
+            extra_s = k * draft_s + more[k - 1] + overhead_s
+            if untried and k > 1 and extra_s > RISKED * plain_s:
+                break
             tokens = 1 + sum(survive[:k])
-            found = tokens / (plain_s + k * draft_s + more[k - 1] + overhead_s)
+            found = tokens / (plain_s + extra_s)
             if found > rate * (SURER if best == 0 and self._look_at >= 0 else 1.0):
                 best, rate = k, found
         if best == 0:
@@ -166,12 +187,14 @@ class Run:
 
     def _survive(self) -> list[float]:
         """Return the chance that each of the next guesses stands."""
-        right, tested = sum(self._right), sum(self._tested)
+        right, tested = (sum(sum(getattr(book, name)) for book in self._books) for name in ("right", "tested"))
         usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT) if tested else HOPED
+        book = self._books[self._streak]
+        here = (sum(book.right) + usual * LIKE) / (sum(book.tested) + LIKE)
         stands, found = 1.0, []
         for i in range(self.most):
-            mine = (self._right[i], self._tested[i]) if i < len(self._tested) else (0.0, 0.0)
-            stands *= (mine[0] + usual * 4) / (mine[1] + 4)
+            mine = (book.right[i], book.tested[i]) if i < len(book.tested) else (0.0, 0.0)
+            stands *= (mine[0] + here * LIKE) / (mine[1] + LIKE)
             found.append(stands)
         return found
 

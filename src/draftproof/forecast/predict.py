@@ -18,13 +18,15 @@ from draftproof.results import ForecastCell
 
 Floats = NDArray[np.float64]
 RESAMPLES = 500
+LONGEST = 97
+"""Rounds that took longer than so many per cent of their kind count as these did."""
 CONFIDENCE = 0.9
 
 
 def forecast(trace: Trace, draft: str, workload: str, k: int | str | Controller, seed: int = 0) -> ForecastCell:
     """Return what the loop would make of a workload's texts with a draft at `k`. Raises `ConfigError`.
 
-    Counts are exact (`replay`). Seconds are medians of measured rounds; the interval resamples the prompts, where there
+    Counts are exact (`replay`). Seconds are means of measured rounds; the interval resamples the prompts, where there
     are several, and the measured rounds.
     """
     texts = [text for text in trace.texts if text.workload == workload]
@@ -67,7 +69,7 @@ def best_of(cells: Iterable[ForecastCell]) -> ForecastCell:
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """Seconds of what takes so many tokens or passes: medians of what was measured, and resampled ones behind them."""
+    """Seconds of what takes so many tokens or passes: means of what was measured, and resampled ones behind them."""
 
     sizes: Floats
     seconds: Floats
@@ -79,22 +81,24 @@ class _Curve:
         for size, seconds in measured:
             by_size.setdefault(size, []).append(seconds)
         sizes = sorted(by_size) or [1]
-        return cls(np.asarray(sizes, float), np.stack([_medians(by_size.get(n, []), rng) for n in sizes], axis=1))
+        return cls(np.asarray(sizes, float), np.stack([_means(by_size.get(n, []), rng) for n in sizes], axis=1))
 
     def at(self, size: int) -> Floats:
         """Seconds of one of this size, straight between measured ones."""
         return np.array([np.interp(size, self.sizes, row) for row in self.seconds])
 
 
-def _medians(values: Sequence[float], rng: np.random.Generator) -> Floats:
+def _means(values: Sequence[float], rng: np.random.Generator) -> Floats:
+    """Return the mean, as seconds of texts are sums, what took far too long by chance cut; then resampled ones."""
     known = np.asarray(values or [0.0])[-400:]
+    known = np.minimum(known, np.percentile(known, LONGEST))
     again = known[rng.integers(len(known), size=(RESAMPLES, len(known)))]
-    return np.concatenate([[np.median(known)], np.median(again, axis=1)])
+    return np.concatenate([[known.mean()], again.mean(axis=1)])
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of the parts of a round: the medians of what was measured, and behind them `RESAMPLES` resampled ones."""
+    """Seconds of the parts of a round: the means of what was measured, and behind them `RESAMPLES` resampled ones."""
 
     plain: Floats
     overhead: Floats
@@ -113,9 +117,9 @@ class Costs:
             raise ConfigError("the trace holds no measured rounds; record it with at least one probe.")
         busy = [one for one in rounds if one.guesses]
         return cls(
-            plain=_medians([one.draft_s + one.target_s + one.overhead_s for one in plain], rng),
-            overhead=_medians([one.overhead_s for one in busy], rng),
-            idle=_medians([one.draft_s + one.overhead_s for one in rounds if not one.guesses], rng),
+            plain=_means([one.draft_s + one.target_s + one.overhead_s for one in plain], rng),
+            overhead=_means([one.overhead_s for one in busy], rng),
+            idle=_means([one.draft_s + one.overhead_s for one in rounds if not one.guesses], rng),
             draft=_Curve.drawn(((one.draft_passes or one.guesses, one.draft_s) for one in busy), rng),
             target=_Curve.drawn(((one.padded or one.guesses + 1, one.target_s) for one in rounds), rng),
             width=most + 1 if any(one.padded for one in rounds) else None,
