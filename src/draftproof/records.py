@@ -11,8 +11,7 @@ from typing import Literal
 from draftproof.options import Rule
 
 FinishReason = Literal["stop", "length", "cancelled"]
-"""`stop`: an end token or a stop string; `length`: the token limit or the model's window; `cancelled`: interrupted,
-by a reader, an error or a time limit."""
+"""`stop`: by an end token or a stop string; `length`: by a limit or the model's window; `cancelled`: interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +142,7 @@ class Generation:
     """Generated token ids, the token that completed the stop included; a stop string is cut from `text` only."""
     finish_reason: FinishReason
     stop: int | str | None
-    """What stopped it: an end token's id, a stop string, in transformers' `generate` the class of another criterion, or
-    None."""
+    """An end token's id, a stop string, in transformers' `generate` the class of another criterion, or None."""
     prompt_tokens: int
     k: int
     """Guesses asked for in a round; 0 is plain decoding."""
