@@ -99,6 +99,15 @@ def test_charts_hold_the_numbers_of_the_file(files):
     assert charts.workloads(bench.k, bench_rows(bench.cells)).data[0].x == ("prose", "code")
 
 
+def test_the_rounds_of_a_text_are_drawn_along_it(files):
+    generation = from_json(files[0].read_text()).generation
+    kept, lost, asked, *_ = charts.round_by_round(generation).data
+    assert list(kept.y) == [r.accepted for r in generation.rounds]
+    assert [a + b for a, b in zip(kept.y, lost.y, strict=True)] == [len(r.proposed) for r in generation.rounds]
+    assert kept.x[0] == 0 and kept.x[-1] == len(generation.tokens) - len(generation.rounds[-1].tokens)
+    assert list(asked.y) == [r.asked for r in generation.rounds]
+
+
 @pytest.mark.skipif(
     BROWSER is None and "DRAFTPROOF_BROWSER" not in os.environ, reason="no Chromium here; DRAFTPROOF_BROWSER insists"
 )
@@ -112,7 +121,7 @@ def test_a_real_browser_draws_every_chart_without_a_complaint(html, tmp_path):
     )
     assert "CONSOLE" not in out.stderr
     charts_in_page = html.read_text(encoding="utf-8").count('<div class="chart">')
-    assert charts_in_page == 8
+    assert charts_in_page == 9
     assert len(re.findall(r'<svg class="main-svg"[^>]*><defs', out.stdout)) >= charts_in_page
     assert out.stdout.count('class="plot-container plotly"') == charts_in_page
 

@@ -1,36 +1,24 @@
-"""The report's charts, one question each. Colours of Okabe and Ito, and a mark of its own for every series."""
+"""The report's charts of texts and benches, one question each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
 
 import plotly.graph_objects as go
 
 from draftproof import cost
 from draftproof.records import Generation
-from draftproof.report.names import drafts_of, short, short_names
+from draftproof.report.figure import BLACK, BLUE, COLOURS, GREEN, ORANGE, PURPLE, VERMILION, empty, style
+from draftproof.report.names import drafts_of, short
 from draftproof.report.summary import pass_rows
-from draftproof.results import Arm, Cell, DraftsResult, ForecastResult, PassTimes
+from draftproof.results import Arm, Cell, DraftsResult, PassTimes
 from draftproof.stats.rows import BenchRow
-
-BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#333333",
-)
-_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-_MARKS = ("circle", "square", "diamond", "triangle-up", "x", "star", "cross")
 
 
 def cost_curves(passes: Sequence[PassTimes]) -> go.Figure:
     """What a pass costs against the tokens it covers, with the middle half of the measured values."""
-    figure = _figure("Cost of one pass", "new tokens in the pass", "times a pass over one token")
+    figure = empty("Cost of one pass", "new tokens in the pass", "times a pass over one token")
     for i, times in enumerate(passes):
         rows = pass_rows(times)
         figure.add_scatter(
@@ -38,7 +26,7 @@ def cost_curves(passes: Sequence[PassTimes]) -> go.Figure:
             y=[r.ratio for r in rows],
             error_y={"array": [r.ratio * r.spread / 2 for r in rows], "thickness": 1},
             name=f"{short(times.model)}, {times.placement.dtype}",
-            **_style(i),
+            **style(i),
         )
     figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
     figure.update_yaxes(rangemode="tozero")
@@ -47,7 +35,7 @@ def cost_curves(passes: Sequence[PassTimes]) -> go.Figure:
 
 def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
     """Measured speedup with intervals, and what the formula expects from one alpha and the measured pass times."""
-    figure = _figure("Speedup against k", "k, guesses a round", "times plain decoding")
+    figure = empty("Speedup against k", "k, guesses a round", "times plain decoding")
     sweep = [r for r in rows if r.speedup is not None and not r.arm.way]
     values = [r.speedup for r in sweep if r.speedup is not None]
     figure.add_scatter(
@@ -59,12 +47,12 @@ def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
             "thickness": 1.5,
         },
         name="measured, 95 % interval",
-        **_style(0),
+        **style(0),
     )
     expected = [_expected(cells, r) for r in sweep]
     if any(expected):
         figure.add_scatter(
-            x=[r.k for r in sweep], y=expected, name="expected from alpha and pass times", line_dash="dash", **_style(1)
+            x=[r.k for r in sweep], y=expected, name="expected from alpha and pass times", line_dash="dash", **style(1)
         )
     for r in rows:
         if r.arm.ours and r.arm.way and r.speedup is not None:
@@ -76,9 +64,9 @@ def speedup_by_k(rows: Sequence[BenchRow], cells: Sequence[Cell]) -> go.Figure:
 
 def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
     """Tokens per round, beside (1 - alpha^(k+1)) / (1 - alpha) with its ceiling 1 / (1 - alpha)."""
-    figure = _figure("Tokens per round against k", "k, guesses a round", "tokens per round")
+    figure = empty("Tokens per round against k", "k, guesses a round", "tokens per round")
     sweep = [r for r in rows if r.guesses and not r.arm.way]
-    figure.add_scatter(x=[r.k for r in sweep], y=[r.tokens_per_round for r in sweep], name="measured", **_style(0))
+    figure.add_scatter(x=[r.k for r in sweep], y=[r.tokens_per_round for r in sweep], name="measured", **style(0))
     known = [r.agreement for r in sweep if r.agreement is not None]
     if known:
         alpha = median(known)
@@ -95,20 +83,20 @@ def tokens_by_k(rows: Sequence[BenchRow]) -> go.Figure:
 
 def passes_by_k(rows: Sequence[BenchRow]) -> go.Figure:
     """Target passes saved, draft passes and discarded guesses paid."""
-    figure = _figure("Passes and discarded guesses against k", "k, guesses a round", "count")
+    figure = empty("Passes and discarded guesses against k", "k, guesses a round", "count")
     rows = [r for r in rows if not r.arm.way]
     for i, (name, value) in enumerate((
         ("target passes", [r.target_passes for r in rows]),
         ("draft passes", [r.draft_passes for r in rows]),
         ("discarded guesses", [r.discarded for r in rows]),
     )):
-        figure.add_scatter(x=[r.k for r in rows], y=value, name=name, **_style(i))
+        figure.add_scatter(x=[r.k for r in rows], y=value, name=name, **style(i))
     return figure
 
 
 def round_time(cells: Sequence[Cell]) -> go.Figure:
     """Where the time of a round goes, by k."""
-    figure = _figure("Where the time of a round goes", "k, guesses a round", "milliseconds a round")
+    figure = empty("Where the time of a round goes", "k, guesses a round", "milliseconds a round")
     arms = _by_arm(cells)
     parts: tuple[tuple[str, str, str, Callable[[Generation], float]], ...] = (
         ("draft", ORANGE, "/", lambda g: g.seconds.draft_s),
@@ -130,7 +118,7 @@ def round_time(cells: Sequence[Cell]) -> go.Figure:
 
 def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
     """How often the guess at each place of the block is right, given that all before it were."""
-    figure = _figure("Agreement by position in the block", "position of the guess", "right, of those tested")
+    figure = empty("Agreement by position in the block", "position of the guess", "right, of those tested")
     shown = [(arm.name, made) for arm, made in _by_arm(cells, last=True).items() if not arm.plain]
     for i, (name, made) in enumerate(shown):
         tested = cost.agreement_by_position([r for g in made for r in g.rounds])
@@ -140,7 +128,7 @@ def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
             y=[rate for _, rate, _ in points],
             text=[f"{all_} tested" for _, _, all_ in points],
             name=name,
-            **_style(i),
+            **style(i),
         )
     figure.update_yaxes(range=[0, 1.05])
     return figure
@@ -148,7 +136,7 @@ def acceptance_by_position(cells: Sequence[Cell]) -> go.Figure:
 
 def workloads(k: int | str, rows: Sequence[BenchRow]) -> go.Figure:
     """Workloads side by side at one `k`, and other engines where they were run."""
-    figure = _figure(f"Workloads at k = {k}", "", "times plain decoding")
+    figure = empty(f"Workloads at k = {k}", "", "times plain decoding")
     known = [(r, r.speedup) for r in rows if r.speedup is not None and (r.arm.asks == k or not r.arm.ours)]
     for i, name in enumerate(dict.fromkeys("draftproof" if r.arm.ours else r.arm.name for r, _ in known)):
         mine = [(r.workload, v) for r, v in known if name == ("draftproof" if r.arm.ours else r.arm.name)]
@@ -157,7 +145,7 @@ def workloads(k: int | str, rows: Sequence[BenchRow]) -> go.Figure:
             y=[v.value for _, v in mine],
             error_y={"array": [v.high - v.value for _, v in mine], "arrayminus": [v.value - v.low for _, v in mine]},
             name=name,
-            marker={"color": _COLOURS[i % 7], "pattern": {"shape": ("", "/", "x", "-", "|")[i % 5]}},
+            marker={"color": COLOURS[i % 7], "pattern": {"shape": ("", "/", "x", "-", "|")[i % 5]}},
         )
     figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
     return figure
@@ -167,7 +155,7 @@ def drafts(result: DraftsResult, rows: Sequence[BenchRow], best: Sequence[BenchR
     """Drafts side by side: what they cost, how often they are right, how fast they make it at one k (`rows`), and
     each at its best.
     """
-    figure = _figure("Drafts: cost, agreement, speedup", "", "")
+    figure = empty("Drafts: cost, agreement, speedup", "", "")
     facts = [f for f in result.facts if f.c is not None]
     called = drafts_of(result)
     names = [called[f.draft] for f in facts]
@@ -190,44 +178,32 @@ def drafts(result: DraftsResult, rows: Sequence[BenchRow], best: Sequence[BenchR
     return figure
 
 
-def forecast_by_k(result: ForecastResult) -> go.Figure:
-    """Forecast speedup against k with its interval, for every workload and draft; a star where it is best."""
-    figure = _figure("Forecast speedup against k", "k, guesses a round", "times plain decoding")
-    called = short_names(result.drafts)
-    groups = dict.fromkeys((cell.workload, cell.draft) for cell in result.cells)
-    for i, (workload, draft) in enumerate(groups):
-        mine = [cell for cell in result.cells if (cell.workload, cell.draft) == (workload, draft)]
-        found = [cell.speedup for cell in mine]
-        best = max(mine, key=lambda cell: cell.speedup.value)
-        style = _style(i)
-        style["marker"]["size"] = [14 if cell is best else 7 for cell in mine]
+def round_by_round(generation: Generation) -> go.Figure:
+    """What was asked for, kept and thrown away along a text, and how sure the proposer was of its guesses."""
+    figure = empty("Rounds along the text", "tokens written before the round", "guesses")
+    rounds = generation.rounds
+    places = [0]
+    for done in rounds[:-1]:
+        places.append(places[-1] + len(done.tokens))
+    wide = [max(1, len(done.tokens)) * 0.9 for done in rounds]
+    kept = [done.accepted for done in rounds]
+    lost = [len(done.proposed) - done.accepted for done in rounds]
+    where = {"x": places, "width": wide, "offset": 0}
+    figure.add_bar(y=kept, name="kept", marker={"color": GREEN}, **where)
+    figure.add_bar(y=lost, name="discarded", marker={"color": VERMILION, "pattern": {"shape": "/"}}, **where)
+    asked = [done.asked for done in rounds]
+    figure.add_scatter(x=places, y=asked, name="asked for", mode="lines", line={"color": BLUE, "shape": "hv"})
+    sure = [(place, min(done.confidence)) for place, done in zip(places, rounds, strict=True) if done.confidence]
+    if sure:
         figure.add_scatter(
-            x=[cell.k for cell in mine],
-            y=[v.value for v in found],
-            error_y={"array": [v.high - v.value for v in found], "arrayminus": [v.value - v.low for v in found]},
-            name=f"{workload}, {called[draft]}",
-            **style,
+            x=[place for place, _ in sure],
+            y=[share for _, share in sure],
+            name="least confidence of the round",
+            yaxis="y2",
+            **{**style(4), "mode": "markers"},
         )
-    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
-    return figure
-
-
-def forecast_against_measured(result: ForecastResult) -> go.Figure:
-    """Forecast against measured speedup, with the diagonal on which they are equal."""
-    figure = _figure("Forecast against measured", "measured, times plain decoding", "forecast")
-    known = [(cell, cell.measured) for cell in result.cells if cell.measured is not None]
-    for i, draft in enumerate(result.drafts):
-        mine = [(cell, real) for cell, real in known if cell.draft == draft]
-        figure.add_scatter(
-            x=[real.value for _, real in mine],
-            y=[cell.speedup.value for cell, _ in mine],
-            error_x={"array": [v.high - v.value for _, v in mine], "arrayminus": [v.value - v.low for _, v in mine]},
-            text=[f"{cell.workload}, k = {cell.k}" for cell, _ in mine],
-            name=short_names(result.drafts)[draft],
-            **{**_style(i), "mode": "markers"},
-        )
-    ends = [edge(v.value for _, v in known) for edge in (min, max)]
-    figure.add_scatter(x=ends, y=ends, name="equal", mode="lines", line={"color": BLACK, "dash": "dot"})
+        figure.update_layout(yaxis2={"overlaying": "y", "side": "right", "range": [0, 1.05], "title": "confidence"})
+    figure.update_layout(barmode="stack")
     return figure
 
 
@@ -252,27 +228,3 @@ def _expected(cells: Sequence[Cell], row: BenchRow) -> float | None:
     draft_s = median(r.draft_s / r.draft_passes for r in full if r.draft_passes)
     overhead_s, plain_overhead_s = (median(r.overhead_s for r in rounds) for rounds in (full, plain))
     return cost.forecast(row.agreement, row.k, curve, draft_s, overhead_s, plain_overhead_s)
-
-
-def _style(i: int) -> dict[str, Any]:
-    colour = _COLOURS[i % len(_COLOURS)]
-    return {
-        "mode": "lines+markers",
-        "marker": {"symbol": _MARKS[i % 7], "size": 9, "color": colour},
-        "line_color": colour,
-    }
-
-
-def _figure(title: str, x: str, y: str) -> go.Figure:
-    figure = go.Figure()
-    figure.update_layout(
-        title=title,
-        template="plotly_white",
-        height=380,
-        margin={"l": 60, "r": 20, "t": 50, "b": 50},
-        legend={"orientation": "h", "y": -0.22},
-        font={"family": "system-ui, sans-serif", "size": 13},
-    )
-    figure.update_xaxes(title_text=x)
-    figure.update_yaxes(title_text=y)
-    return figure

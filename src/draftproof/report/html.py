@@ -11,7 +11,7 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from draftproof.records import Generation, Machine
-from draftproof.report import bench_summary, certificate, charts, forecast, summary, tables
+from draftproof.report import bench_summary, certificate, charts, forecast, forecast_charts, summary, tables
 from draftproof.report.grid import Grid
 from draftproof.report.names import drafts_of, short
 from draftproof.report.terminal import endings, ledger, verdict
@@ -101,6 +101,8 @@ def _run(result: RunResult) -> Section:
     section.facts += list(result.notes)
     section.warnings += list(generation.warnings)
     section.tables.append(ledger(generation, result.plain))
+    if generation.counts.proposed:
+        section.charts.append(_html(charts.round_by_round(generation)))
     if result.samples:
         section.facts.append(f"the table is of text 1 of {1 + len(result.samples)}")
     section.facts += endings(generation)
@@ -203,10 +205,10 @@ def _forecast(result: ForecastResult) -> Section:
     section.facts += [said] if (said := result.options.describe()) else []
     section.warnings += list(result.notes)
     section.tables.append(forecast.forecast_table(result))
-    section.charts.append(_html(charts.forecast_by_k(result)))
+    section.charts.append(_html(forecast_charts.by_k(result)))
     if any(cell.measured for cell in result.cells):
         section.tables.append(forecast.check_table(result))
-        section.charts.append(_html(charts.forecast_against_measured(result)))
+        section.charts.append(_html(forecast_charts.against_measured(result)))
     return section
 
 
