@@ -213,6 +213,7 @@ def test_compiled_passes_that_disagree_are_left_for_transformers(monkeypatch, no
     assert speculator.generate("The", max_new_tokens=5, check=True).identical
 
 
+@pytest.mark.filterwarnings("ignore:You are calling .generate")  # transformers sees that the weights are away, too
 def test_weights_that_were_given_up_are_not_used_elsewhere():
     loaded = load("demo-target", compile="on")
     with pytest.raises(ConfigError, match="keep_weights"):
