@@ -42,7 +42,7 @@ def test_the_walk_is_printed_and_written(tmp_path):
 def test_a_pair_is_sampled_too(tmp_path):
     file = tmp_path / "c.json"
     pair = ("--target", "demo-target", "--draft", "demo-draft", "--prompt", "The for statement")
-    out = run(*pair, "--verify", "ratio", "--samples", 90, "--temperature", 1.5, "--json", file)
+    out = run(*pair, "--verify", "ratio", "--samples", 90, "--max-new-tokens", 2, "--temperature", 1.5, "--json", file)
     assert out.exit_code == 0, out.output
     assert "nine times in ten" in " ".join(out.stdout.split())
     data = json.loads(file.read_text())

@@ -57,7 +57,8 @@ def controller_of(k):
     return made(k)
 
 
-EVERY = [*range(1, DEPTH + 1), InTurn((0, 3, 1, 8)), Wary(0.0), Wary(0.05), Wary(0.4)]
+FEW = [1, 3, DEPTH, InTurn((0, 3, 1, 8)), Wary(0.05)]
+EVERY = [*FEW, 2, *range(4, DEPTH), Wary(0.0), Wary(0.4)]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def pairs():
     return [Speculator(m, noisy(m, n) if n else m, k=DEPTH, compile="on") for m in models for n in noises]
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), which=st.integers(0, 11), length=st.integers(1, 40), ends=st.booleans())
 def test_a_replay_is_the_live_loop(pairs, seed, which, length, ends):
     prompt = [1 + (seed * i) % 39 for i in range(1, 2 + seed % 9)]
@@ -84,22 +85,22 @@ def test_a_replay_is_the_live_loop(pairs, seed, which, length, ends):
 def test_so_it_is_for_every_kind_of_pass_and_of_text(compile, given_):
     model = random_model()
     pair = Speculator(model, noisy(model, 0.3), k=DEPTH, compile=compile)
-    agree(pair, PROMPT, Options(max_new_tokens=40, **given_), EVERY)
+    agree(pair, PROMPT, Options(max_new_tokens=40, **given_), FEW)
 
 
-@pytest.mark.parametrize("prompt", ["The for statement", "class Reader", "a = ["])
+@pytest.mark.parametrize("prompt", ["The for statement", "class Reader"])
 @pytest.mark.parametrize("draft", ["demo-draft", "ngram", "demo-target"])
 @pytest.mark.parametrize("stop", [(), (" the", "\n")])
 def test_so_it_is_for_the_embedded_pair_in_bfloat16(prompt, draft, stop):
     pair = Speculator("demo-target", draft, k=DEPTH, dtype="bfloat16", compile="on")
     options = Options(max_new_tokens=48, stop=stop)
-    agree(pair, pair.encode(prompt), options, EVERY)
+    agree(pair, pair.encode(prompt), options, FEW)
 
 
 def test_a_draft_whose_window_moves_is_asked_at_every_place():
     model = random_model()
     pair = Speculator(model, noisy(model, 0.2), k=DEPTH, draft_window=20)
-    agree(pair, PROMPT, Options(max_new_tokens=60), EVERY)
+    agree(pair, PROMPT, Options(max_new_tokens=60), FEW)
 
 
 def test_a_trace_outlives_its_models(tmp_path):
