@@ -202,7 +202,8 @@ def round_by_round(generation: Generation) -> go.Figure:
             yaxis="y2",
             **{**style(4), "mode": "markers"},
         )
-        figure.update_layout(yaxis2={"overlaying": "y", "side": "right", "range": [0, 1.05], "title": "confidence"})
+        right = {"overlaying": "y", "side": "right", "range": [0, 1.05], "title": "confidence", "tickmode": "auto"}
+        figure.update_layout(yaxis2=right, margin={"r": 70})
     figure.update_layout(barmode="stack")
     return figure
 

@@ -20,13 +20,19 @@ ACCEPTED, OWN, REJECTED = "green", "bold blue", "red strike"
 def ledger(speculative: Generation, plain: Generation | None = None) -> Grid:
     """Return the essay's table: counts, rates and times, plain decoding beside speculative where it was run."""
     arms = [g for g in (plain, speculative) if g is not None]
-    heads = [f"speculative, k = {g.k}" if g.k else "plain" for g in arms]
+    heads = [f"speculative, {_asked(g)}" if g.k else "plain" for g in arms]
     rows = [(name, *(value(g) for g in arms)) for name, value in _ROWS]
     rows = [row for row in rows if any(cell != "–" for cell in row[1:])]  # those that say something
     c = cost_coefficient(speculative, plain)
     if c is not None:
         rows.append(("c: a draft pass / a plain target pass", *[""] * (len(arms) - 1), f"{c:.2f}"))
     return grid("", [Column("", left=True), *map(Column, heads)], rows)
+
+
+def _asked(generation: Generation) -> str:
+    """Say how many guesses a round was asked for."""
+    fixed = all(r.asked in (None, generation.k) for r in generation.rounds)
+    return f"k = {generation.k}" if fixed else f"k up to {generation.k}"
 
 
 def cost_coefficient(speculative: Generation, plain: Generation | None) -> float | None:
