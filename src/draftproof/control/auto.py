@@ -19,7 +19,13 @@ PRIOR, WEIGHT = 0.75, 1.5
 LIKE = 6.0
 """Verdicts that what is known of all places stands for at one."""
 RISKED = 0.8
-"""The plain rounds that the first try may cost."""
+"""The plain rounds that may be lost before anything is won."""
+LOOKS = 0.75
+"""The plain rounds that looking again soon may take: a text's first guesses say little of it."""
+SOON = 3
+"""The plain rounds before such a look."""
+WINNINGS = 3.0
+"""The plain rounds that count as won at most: who stops being right is not tried for long."""
 HOPED = 0.8
 """The agreement supposed before the first verdict: one that pays with it is tried."""
 SURER = 1.02
@@ -96,9 +102,16 @@ class Run:
     _books: tuple[Book, Book] = field(default_factory=lambda: (Book(), Book()))
     """Verdicts behind a round that was not right to its end, and behind one that was: text comes in stretches."""
     _streak: bool = False
+    _new: list[tuple[int, float]] = field(default_factory=list)
+    """Tokens and seconds of rounds with guesses that are not yet in what was won."""
+    _pace: tuple[float, float] = 0.0, 0.0
+    """Tokens and seconds of rounds with guesses, less what is forgotten."""
+    _won: float = 0.0
+    """Plain rounds that were won by guessing, less those lost."""
     _hits: float = 0.0
     _sums: list[float] = field(default_factory=lambda: [0.0] * len(SHARPER))
     _gap: int = 8
+    _looks: float = LOOKS
     _look_at: int = -1
     """The round that looks again, where plain decoding is gone over to; -1 while speculating."""
 
@@ -120,6 +133,9 @@ class Run:
         self._passes.append((n + 1, done.target_s))
         self._drafts.append(done.draft_s / (done.draft_passes or n))
         self._overheads.append(done.overhead_s)
+        spent_s = done.draft_s + done.target_s + done.overhead_s
+        self._new.append((done.accepted + 1, spent_s))
+        self._pace = FORGET * self._pace[0] + done.accepted + 1, FORGET * self._pace[1] + spent_s
         tested = min(done.accepted + 1, n)
         self._books[self._streak].enter(done.accepted, tested)
         self._streak = done.accepted == n
@@ -133,7 +149,12 @@ class Run:
             # the first rounds find out what things cost: one with guesses, one without
             return 1 if not self._passes else 0
         plain_s, more, draft_s, overhead_s = known
+        for tokens, spent_s in self._new:
+            self._won = min(WINNINGS, self._won + tokens - spent_s / plain_s)
+        self._new.clear()
         survive = self._survive()
+        if any(self._sums) or (draft_s > 0 and not self._passes):
+            return self._stake(at, known, survive)
         best, rate = 0, 1 / plain_s
         untried = not any(book.tested for book in self._books)
         for k in range(1, self.most + 1):
@@ -151,6 +172,33 @@ class Run:
         self.floor = self._floor(rate * (draft_s + max(0.0, next_one)), survive)
         # one more than promises most: the floor ends what is not worth it, and what is gets found out
         return min(self.most, best + 1) if self.floor > 0 else best
+
+    def _stake(self, at: int, known: tuple[float, list[float], float, float], survive: Sequence[float]) -> int:
+        """Choose for a draft that says how sure it is: the floor ends a round's drafting where the next guess is not
+        worth its pass, and no round may lose more than was won, and the little that may be lost.
+        """
+        plain_s, more, draft_s, overhead_s = known
+        costs = [(k * draft_s + more[k - 1] + overhead_s) / plain_s for k in range(1, self.most + 1)]
+        if at < self._look_at:
+            return 0
+        if at == self._look_at:
+            self._won = max(self._won, costs[0] - RISKED)
+        elif self._won > 0:
+            self._look_at, self._gap = -1, 8
+        k = sum(cost <= self._won + RISKED + 1e-9 for cost in costs)
+        if k == 0:
+            self.floor = 0.0
+            if costs[0] <= self._looks:
+                self._looks -= costs[0]
+                self._look_at = at + SOON
+            else:
+                self._look_at = at + self._wait(costs[0] * plain_s, plain_s)
+                self._gap = min(2 * self._gap, 512)
+            return 0
+        rate = max(1 / plain_s, self._pace[0] / self._pace[1] if self._pace[1] else 0.0)
+        step_s = draft_s + (more[-1] - more[0]) / max(1, self.most - 1)
+        self.floor = self._floor(rate * step_s, survive)
+        return k
 
     def _rest(self, at: int, extra_s: float, plain_s: float) -> int:
         """Decode plainly; look again, with one guess, when the gap is over."""
@@ -200,9 +248,10 @@ class Run:
 
     def _floor(self, worth: float, survive: Sequence[float]) -> float:
         """Return the confidence in all guesses so far below which another is not worth its cost, `worth` in tokens."""
-        if not self._hits or worth <= 0:
+        if worth <= 0:
             return 0.0
-        power = min(zip(SHARPER, self._sums, strict=True), key=lambda pair: abs(pair[1] - self._hits))[0]
+        powers = zip(SHARPER, self._sums, strict=True)
+        power = min(powers, key=lambda pair: abs(pair[1] - self._hits))[0] if any(self._sums) else 1.0
         return float(min(1.0, worth / max(survive[0], 0.05)) ** (1 / power))
 
 
