@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from draftproof.bench.turns import take_turns
 from draftproof.engines.local import Speculator
+from draftproof.engines.ours import Ours
+from draftproof.engines.request import end_tokens_for
 from draftproof.engines.stream import Stream
 from draftproof.errors import ConfigError
 from draftproof.forecast.trace import Offer, Sample, Text, Told, Trace
@@ -52,19 +55,22 @@ def record(
     depth: int = DEPTH,
     probes: int = PROBES,
     on_text: Callable[[], None] = lambda: None,
+    old: Trace | None = None,
 ) -> Iterator[Trace]:
     """Record all prompts with all drafts, and yield the trace after every text; the last is whole.
 
     `pairs` are one target with each draft, opened at `k=depth`, by the draft's name. Every text is written plainly
     once, and read by every draft; the first `probes` of each workload also with every draft at all numbers of guesses
-    in turn, side by side with plain decoding, so that what rounds cost is measured where they run. `on_text` is called
-    behind each text. Raises `ConfigError` for texts that cannot be replayed.
+    in turn, side by side with plain decoding, so that what rounds cost is measured where they run. Workloads take
+    turns, so that a recording that is cut short has something of each. `on_text` is called behind each text. What `old`
+    holds is not recorded again. Where a workload has responses, those are the texts, and the target writes only to be timed.
+    Raises `ConfigError` for texts that cannot be replayed.
     """
     options = options.seeded()
     if not options.same_text:
         raise ConfigError(f"verify={options.verify!r} draws another text each time; only one text can be replayed.")
     first = next(iter(pairs.values()))
-    trace = Trace(
+    trace = old or Trace(
         machine=read_machine(),
         target=first.target.name,
         target_placement=first.target.placement,
@@ -76,34 +82,76 @@ def record(
         notes=tuple(dict.fromkeys([*doubt_machine(), *(note for pair in pairs.values() for note in pair.notes)])),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    known = {(text.workload, text.prompt): text for text in trace.texts}
     for pair in pairs.values():
         pair.warm_up()
-    for workload in workloads:
-        for prompt in range(len(workload.prompts)):
-            ids = first.encode(workload.prompts[prompt], chat=workload.chat)
+    for prompt in range(max((len(one.prompts) for one in workloads), default=0)):
+        for workload in workloads:
+            if prompt >= len(workload.prompts):
+                continue
+            ids = Ours(first).prompt(workload.prompts[prompt], chat=workload.chat).ids
+            before = known.get((workload.name, prompt))
+            if before is not None:
+                if before.prompt_tokens != len(ids):
+                    raise ConfigError("the trace that is there was recorded on other prompts; name another file.")
+                on_text()
+                continue
             probed = pairs if prompt < max(probes, 1) else {}
-            plain, rounds = _write(first, probed, ids, options, depth)
-            drafts = {name: _foresee(pair, ids, plain, options, depth) for name, pair in pairs.items()}
-            window = first.target_window
-            room = options.max_new_tokens if window is None else window - len(ids)
-            text = Text(
-                workload=workload.name,
-                prompt=prompt,
-                prompt_tokens=len(ids),
-                tokens=plain.tokens,
-                beyond=_beyond(first, ids, plain, options, depth),
-                limit=min(options.max_new_tokens, room),
-                prompt_s=plain.seconds.prompt_s,
-                drafts=drafts,
-            )
+            given = workload.responses[prompt] if workload.responses else None
+            text, plain, rounds = _record(first, pairs, probed, ids, given, options, depth)
             trace = replace(
                 trace,
-                texts=(*trace.texts, text),
-                plain=(*trace.plain, *map(_sample, plain.rounds)),
-                rounds={name: (*known, *rounds.get(name, ())) for name, known in trace.rounds.items()},
+                texts=(*trace.texts, replace(text, workload=workload.name, prompt=prompt)),
+                plain=(*trace.plain, *map(_sample, plain)),
+                rounds={name: (*samples, *rounds.get(name, ())) for name, samples in trace.rounds.items()},
             )
             on_text()
             yield trace
+
+
+def _record(
+    first: Speculator,
+    pairs: Mapping[str, Speculator],
+    probed: Mapping[str, Speculator],
+    ids: Sequence[int],
+    given: str | None,
+    options: Options,
+    depth: int,
+) -> tuple[Text, Sequence[Round], dict[str, list[Sample]]]:
+    """Record one text: the target's own, or the one that is given. Returns it, plain rounds, and rounds of drafts."""
+    room = first.target_window
+    limit = options.max_new_tokens if room is None else min(options.max_new_tokens, room - len(ids))
+    wanted = options if given is None or probed else replace(options, max_new_tokens=1)
+    plain, rounds = _write(first, probed, ids, wanted, depth)
+    tokens = plain.tokens if given is None else tokens_of(first, given, options)[:limit]
+    text = Text(
+        workload="",
+        prompt=0,
+        prompt_tokens=len(ids),
+        tokens=tokens,
+        beyond=_beyond(first, ids, plain, options, depth) if given is None else (),
+        limit=limit,
+        prompt_s=plain.seconds.prompt_s,
+        drafts={name: _foresee(pair, ids, tokens, options, depth) for name, pair in pairs.items()},
+    )
+    # a single round says little of what the others cost: it is the first
+    return text, plain.rounds if wanted == options else (), rounds
+
+
+def tokens_of(first: Speculator, response: str, options: Options) -> tuple[int, ...]:
+    """Return a text of another run as the target would have written it: its tokens, and the one that ends it.
+
+    Raises `ConfigError` for one that the target's tokenizer cannot hold.
+    """
+    tokenizer = first.target.tokenizer
+    ids = [int(i) for i in tokenizer(response, add_special_tokens=False)["input_ids"]]
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if not ids or unknown in ids or max(ids) >= first.target_width:
+        brief = textwrap.shorten(response, 40, placeholder=" …")
+        raise ConfigError(f"the target's tokenizer cannot hold the response {brief!r}; is it another model's?")
+    ends = sorted(end_tokens_for(first.target, options))
+    last = getattr(tokenizer, "eos_token_id", None)
+    return (*ids, last if last in ends else ends[0]) if ends else tuple(ids)
 
 
 def _write(
@@ -133,9 +181,9 @@ def _write(
     return streams[None].generation, samples
 
 
-def _foresee(pair: Speculator, ids: Sequence[int], plain: Generation, options: Options, depth: int) -> Told:
+def _foresee(pair: Speculator, ids: Sequence[int], text: Sequence[int], options: Options, depth: int) -> Told:
     pair.forget()
-    told, prompt_s = pair.foresee(ids, plain.tokens, depth, options)
+    told, prompt_s = pair.foresee(ids, text, depth, options)
     return Told(tuple(Offer(one.tokens, one.confidence, one.passes) for one in told), prompt_s)
 
 

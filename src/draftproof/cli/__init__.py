@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import bench, certify, demo, drafts, forecast, one_pass, precondition, report, run
+from draftproof.cli import bench, certify, demo, drafts, forecast, one_pass, precondition, report, run, tune
 from draftproof.cli.options import Parsing
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 for command in (
     demo.demo,
+    tune.tune,
     run.run,
     one_pass.one_pass,
     precondition.precondition,

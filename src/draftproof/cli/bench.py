@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import read_options, with_options, with_settings
+from draftproof.cli.options import RecipeFile, read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.reading import STANDARD, read_text
 from draftproof.settings import POLICIES, check_k
@@ -27,6 +27,7 @@ KS = "1,2,3,4,5,6,8,12,16"
 def bench(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
+    recipe_file: RecipeFile = None,
     draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
     ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}; auto too.")] = None,
     at: Annotated[str, typer.Option(metavar="K", help="The one k for the other workloads, or auto.")] = "5",
@@ -131,11 +132,13 @@ def _unfinished(json_file: Path | None, plan: Plan, where: str) -> BenchResult |
     return plan.continues(from_json(read_text(json_file, "--json", ResultError)), where)
 
 
-def read_prompts(path: Path | None, only: str | None, limit: int | None) -> tuple[Workload, ...]:
-    """Return the workloads of a file, or those built in. Raises `ConfigError`."""
+def read_prompts(
+    path: Path | None, only: str | None, limit: int | None, *, responses: bool = False
+) -> tuple[Workload, ...]:
+    """Return the workloads of a file, with their responses if asked for, or those built in. Raises `ConfigError`."""
     from draftproof.bench.workloads import BUILT_IN, read_workloads
 
-    found = read_workloads(path or BUILT_IN, limit)
+    found = read_workloads(path or BUILT_IN, limit, responses=responses)
     if only is None:
         return found
     names = list(dict.fromkeys(name.strip() for name in only.split(",")))

@@ -10,8 +10,8 @@ import typer
 from draftproof.cli import shell
 from draftproof.cli.bench import KS, read_ks, read_prompts
 from draftproof.cli.options import read_options, with_options, with_settings
-from draftproof.errors import ConfigError
-from draftproof.reading import STANDARD
+from draftproof.errors import ConfigError, ResultError
+from draftproof.reading import STANDARD, read_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from draftproof.engines.local import Speculator
     from draftproof.forecast.trace import Trace
     from draftproof.models.load import Loaded
-    from draftproof.results import ForecastResult, Workload
+    from draftproof.results import ForecastResult, PreconditionResult, Workload
 
 DOES_NOT_PAY = 3
 """Exit code where no draft pays."""
@@ -38,6 +38,10 @@ def forecast(
     probes: Annotated[int, typer.Option(help="Prompts of each workload whose rounds are timed.")] = 2,
     trace: Annotated[Path | None, typer.Option(help="File to keep the trace in, to be priced again.")] = None,
     from_file: Annotated[Path | None, typer.Option("--from", help="Price a trace that is there; no models.")] = None,
+    responses: Annotated[
+        Path | None, typer.Option(help="Prompts with responses from a model that ran anywhere, as JSON lines.")
+    ] = None,
+    cost: Annotated[Path | None, typer.Option(help="Result of precondition on the machine that it is for.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run the loop too, and set it beside the forecast.")] = False,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm of the check.")] = 3,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
@@ -57,12 +61,22 @@ def forecast(
         from draftproof.bench.forecast import check as run_check
         from draftproof.bench.forecast import forecast_all
         from draftproof.control import controller_of
+        from draftproof.forecast.elsewhere import priced_there
         from draftproof.forecast.trace import read_trace
+
+        costs = None if cost is None else read_costs(cost)
+        if costs and check:
+            raise ConfigError("--check runs here, and --cost is of another machine; give one of them.")
+        if workload is not None and responses is not None:
+            raise ConfigError("--workload and --responses exclude each other; give one.")
+
+        def there(trace: Trace) -> Trace:
+            return trace if costs is None else priced_there(trace, costs)
 
         if from_file is not None:
             if target or draft or check:
                 raise ConfigError("--from prices a trace without models; leave out --target, --draft and --check.")
-            _conclude(forecast_all(read_trace(from_file), sweep), json_file)
+            _conclude(forecast_all(there(read_trace(from_file)), sweep), json_file)
             return
         if not target or not draft:
             raise ConfigError("there is nothing to forecast; give --target and --draft, or --from with a trace.")
@@ -70,11 +84,12 @@ def forecast(
             raise ConfigError("a draft is named twice; name each once.")
         for one in draft:
             shell.check_models(target, one, **settings)
-        workloads = read_prompts(workload, only, limit)
+        workloads = read_prompts(responses or workload, only, limit, responses=responses is not None)
         depth = max(controller_of(k).most for k in sweep)
-        pairs = _open(progress, target, draft, settings, depth)
+        bits = settings["draft_weights"] or settings["weights"]
+        pairs = open_pairs(progress, target, {name: (name, bits) for name in draft}, settings, depth)
         recorded = _record(progress, pairs, workloads, wanted, depth, probes, trace)
-        result = made = forecast_all(recorded, sweep)
+        result = made = forecast_all(there(recorded), sweep)
         if check:
             steps = repeats * sum(len(one.prompts) for one in workloads)
             with shell.interruptible(lambda: None), shell.bar(progress, "checking", steps) as advance:
@@ -84,19 +99,31 @@ def forecast(
         _conclude(result, json_file)
 
 
-def _open(progress: Console, target: str, drafts: list[str], settings: dict[str, Any], k: int) -> dict[str, Speculator]:
+def read_costs(path: Path) -> PreconditionResult:
+    """Return what `draftproof precondition` measured on the machine that a forecast is for. Raises `ResultError`."""
+    from draftproof.results import PreconditionResult, from_json
+
+    found = from_json(read_text(path, "--cost", ResultError))
+    if not isinstance(found, PreconditionResult):
+        raise ResultError(f"{str(path)!r} holds a {found.kind} result; --cost takes one of draftproof precondition.")
+    return found
+
+
+def open_pairs(
+    progress: Console, target: str, drafts: dict[str, tuple[str, str | None]], settings: dict[str, Any], k: int
+) -> dict[str, Speculator]:
+    """Load the target once, and every draft with its weights, and return the pairs by the drafts' names."""
     how = {name: settings[name] for name in ("device", "dtype", "compile", "trust_remote_code")}
-    weights = settings["weights"]
-    loaded = shell.load_model(progress, target, weights=weights, adapter=settings["adapter"], **how)
+    loaded = shell.load_model(progress, target, weights=settings["weights"], adapter=settings["adapter"], **how)
     from draftproof.engines.local import Speculator
     from draftproof.propose import PROPOSERS
 
-    def guesser(name: str) -> str | Loaded:
+    def guesser(name: str, weights: str | None) -> str | Loaded:
         if name in PROPOSERS:
             return name
-        return shell.load_model(progress, name, weights=settings["draft_weights"] or weights, **how)
+        return shell.load_model(progress, name, weights=weights, **how)
 
-    return {name: Speculator(loaded, guesser(name), k, numerics=settings["numerics"]) for name in drafts}
+    return {name: Speculator(loaded, guesser(*one), k, numerics=settings["numerics"]) for name, one in drafts.items()}
 
 
 def _record(

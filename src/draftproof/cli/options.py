@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -15,6 +16,7 @@ from draftproof.about import About, names_elsewhere
 from draftproof.errors import ConfigError
 from draftproof.options import NO_OPTIONS, OPTIONS, Options
 from draftproof.reading import read_text
+from draftproof.recipe import read_recipe
 from draftproof.settings import NO_SETTINGS, SETTINGS, require_extra
 
 _NO_END = About(help="Let no token end the text: it is as long as asked for.", kind=bool, default=False)
@@ -56,6 +58,24 @@ def with_settings(*more: str) -> Callable[[Command], Command]:
     """Give a command those settings that every model has, and `more`; it gets them in its `settings`."""
     wanted = {"device", "dtype", "trust_remote_code", *more}
     return _taking("settings", {name: about for name, about in SETTINGS.items() if name in wanted}, {})
+
+
+def _from_recipe(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a recipe say what is not given: its settings stand where the command's defaults do."""
+    if path is not None:
+        try:
+            found = read_recipe(path)
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from error
+        context.default_map = {**found, "at": found.get("k"), **(context.default_map or {})}
+    return path
+
+
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option("--recipe", callback=_from_recipe, is_eager=True, help="A recipe of tune: models and settings."),
+]
+"""The switch of commands that take a recipe; what else is given goes before it."""
 
 
 def _taking(

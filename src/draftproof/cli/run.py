@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
-from draftproof.cli.options import doubt_escapes, read_options, with_options, with_settings
+from draftproof.cli.options import RecipeFile, doubt_escapes, read_options, with_options, with_settings
 from draftproof.cli.prompts import CHAT_HELP, MESSAGES_HELP, read_messages, read_prompt, render
 from draftproof.reading import STANDARD
 from draftproof.settings import SETTINGS
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 def run(
     *,
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
+    recipe_file: RecipeFile = None,
     draft: Annotated[str | None, typer.Option(help="The same for the small model that guesses; none: plain.")] = None,
     prompt: Annotated[str | None, typer.Option(help="The prompt; without one it is read from standard input.")] = None,
     prompt_file: Annotated[

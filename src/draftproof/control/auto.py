@@ -149,8 +149,8 @@ class Run:
             # the first rounds find out what things cost: one with guesses, one without
             return 1 if not self._passes else 0
         plain_s, more, draft_s, overhead_s = known
-        for tokens, spent_s in self._new:
-            self._won = min(WINNINGS, self._won + tokens - spent_s / plain_s)
+        for written, spent_s in self._new:
+            self._won = min(WINNINGS, self._won + written - spent_s / plain_s)
         self._new.clear()
         survive = self._survive()
         if any(self._sums) or (draft_s > 0 and not self._passes):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from draftproof.answers import Answer
 from draftproof.decode.divergence import same_text
 from draftproof.engines.base import Engine, Prompt, Writing
 from draftproof.engines.local import Speculator
+from draftproof.engines.prompt import Messages
 from draftproof.engines.request import seeded_as
 from draftproof.options import Options
 from draftproof.records import Divergence, Generation
@@ -29,9 +30,12 @@ class Ours(Engine):
         """Run passes of the shapes that a request uses."""
         self.speculator.warm_up()
 
-    def prompt(self, text: str, *, chat: bool) -> Prompt:
-        """Return a prompt as all engines are given it. Raises `ConfigError`."""
-        return Prompt(text, chat, tuple(self.speculator.encode(text, chat=chat)))
+    def prompt(self, text: str | Messages, *, chat: bool) -> Prompt:
+        """Return a text, or a conversation, as all engines are given it. Raises `ConfigError`."""
+        if isinstance(text, str) or not isinstance(text[0], Mapping):
+            return Prompt(str(text), chat, tuple(self.speculator.encode(text, chat=chat)))
+        last = str(text[-1].get("content") or "")
+        return Prompt(last, True, tuple(self.speculator.encode(messages=text)))
 
     def write(self, prompt: Prompt, options: Options, sample: int) -> Writing:
         """Write round by round, from nothing: no prompt is held from an earlier text."""

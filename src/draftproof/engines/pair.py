@@ -20,6 +20,7 @@ from draftproof.models.load import Loaded, why_not_compiled
 from draftproof.models.session import ModelSession
 from draftproof.models.tokens import doubt_end
 from draftproof.propose.base import Making, Proposer
+from draftproof.recipe import read_recipe
 from draftproof.settings import check_draft_is_named, check_settings, refuse_unknown
 
 
@@ -101,6 +102,14 @@ class ModelPair:
         self.notes = list(dict.fromkeys([*self.notes, *why_not_compiled(self.target, self.draft)]))
         self.clock = clock or DeviceClock(*(loaded.placement.device for loaded in models))
 
+    @classmethod
+    def from_recipe(cls, recipe: str | Path, **changes: Any) -> Self:
+        """Open the pair that a recipe of `draftproof tune` holds; `changes` are settings that replace its own.
+
+        Raises `ConfigError` for a file that is no recipe, and what opening raises.
+        """
+        return cls(**{**read_recipe(recipe), **changes})
+
     def __repr__(self) -> str:
         pair = f"{self.target.name!r}" + ("" if self.guesses_by is None else f" with {self.guesses_by!r}")
         place = f"{self.target.placement.device} in {self.target.placement.dtype}"
@@ -135,6 +144,11 @@ class ModelPair:
     def target_window(self) -> int | None:
         """Most tokens the target can read, or None when it sets no limit."""
         return self._target_session.window
+
+    @property
+    def target_width(self) -> int:
+        """Token ids that the target may write: those below it."""
+        return self._target_session.width
 
     @property
     def draft_window(self) -> int | None:

@@ -21,15 +21,20 @@ RESAMPLES = 500
 LONGEST = 97
 """Rounds that took longer than so many per cent of their kind count as these did."""
 CONFIDENCE = 0.9
+RERUN = 0.03
+"""By how much, as a standard deviation, a speedup differs when all is run again: a machine's pace is drawn anew then,
+which rounds of one run cannot show. docs/forecast.md says where it is from."""
+ALL = "all texts"
+"""The workload of a cell over all of a trace."""
 
 
 def forecast(trace: Trace, draft: str, workload: str, k: int | str | Controller, seed: int = 0) -> ForecastCell:
     """Return what the loop would make of a workload's texts with a draft at `k`. Raises `ConfigError`.
 
     Counts are exact (`replay`). Seconds are means of measured rounds; the interval resamples the prompts, where there
-    are several, and the measured rounds.
+    are several, and the measured rounds, and allows for the pace of another run. `workload` may be `ALL`.
     """
-    texts = [text for text in trace.texts if text.workload == workload]
+    texts = [text for text in trace.texts if workload in (text.workload, ALL)]
     if not texts or draft not in texts[0].drafts:
         raise ConfigError(f"the trace holds no texts of {workload!r} with {draft!r}.")
     policy = controller_of(k)
@@ -37,9 +42,11 @@ def forecast(trace: Trace, draft: str, workload: str, k: int | str | Controller,
     replayed = [replay(text, draft, policy, costs, trace.depth) for text in texts]
     plain = np.array([text.prompt_s + len(text.tokens) * costs.plain for text in texts])
     made = np.array([_seconds(text, draft, rounds, costs) for text, rounds in zip(texts, replayed, strict=True)])
-    chosen = np.random.default_rng(seed + 1).integers(len(texts), size=(RESAMPLES, len(texts)))
+    chance = np.random.default_rng(seed + 1)
+    chosen = chance.integers(len(texts), size=(RESAMPLES, len(texts)))
     draws = np.arange(1, RESAMPLES + 1)[:, None]  # the first of all costs is the one without resampling
     ratios = plain[chosen, draws].sum(axis=1) / made[chosen, draws].sum(axis=1)
+    ratios *= np.exp(RERUN * chance.standard_normal(RESAMPLES))
     low, high = np.percentile(ratios, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     value = plain[:, 0].sum() / made[:, 0].sum()
     counts = count([r for rounds in replayed for r in rounds])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from draftproof.answers import Reply
 from draftproof.options import Options
@@ -20,9 +20,12 @@ class Workload:
     """A kind of text to measure on: one or more prompts."""
 
     name: str
-    prompts: tuple[str, ...]
+    prompts: tuple[str | tuple[dict[str, Any], ...], ...]
+    """Texts, or conversations: messages as OpenAI's interface writes them, the last of which is to be answered."""
     chat: bool = False
-    """Whether the prompts are messages that go through the target's chat template."""
+    """Whether texts are messages that go through the target's chat template; conversations do anyway."""
+    responses: tuple[str, ...] = ()
+    """What was written after each prompt by a model that ran elsewhere, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
