@@ -12,6 +12,7 @@ from draftproof import ConfigError, Speculator
 from draftproof.exchange import Proposal
 from draftproof.options import RULES, Options
 from draftproof.propose import PROPOSERS
+from draftproof.settings import WITHOUT_MODEL
 from draftproof.testing import noisy, random_model
 from draftproof.verify import JUDGES
 
@@ -96,6 +97,10 @@ def test_any_proposer_may_guess(repeating, proposer, options):
     assert {r.source for r in made.rounds if r.proposed} <= {"bigrams", "n-gram"}
     if asked.same_text:
         assert made.tokens == Speculator(repeating).generate([5, 9, 7], asked).tokens
+
+
+def test_what_needs_no_model_is_known_before_anything_is_imported():
+    assert tuple(PROPOSERS) == WITHOUT_MODEL
 
 
 def test_proposers_are_made_for_every_request_and_named():

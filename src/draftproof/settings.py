@@ -22,6 +22,8 @@ COMPILE = ("auto", "wait", "on", "off")
 """Compiled passes: where they are faster and ready, where they are faster, wherever they can be had, nowhere."""
 POLICIES = ("auto", "schedule", "threshold")
 """What may stand for a number of guesses: as many as pay; transformers' schedule; as long as the draft is sure."""
+WITHOUT_MODEL = ("ngram",)
+"""What may be named in place of a draft model, as it guesses without one; `propose.PROPOSERS` has them."""
 NUMERICS = ("auto", "fixed", "fast")
 WEIGHTS = ("none", "int8", "int4")
 

@@ -34,6 +34,56 @@ def test_own_workloads_are_read_line_by_line(tmp_path):
     )
 
 
+def test_logs_and_responses_are_read(tmp_path):
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    file = tmp_path / "log.jsonl"
+    lines = [
+        {"messages": [*asked, {"role": "assistant", "content": "Because."}]},
+        {"messages": asked, "response": "So."},
+        {"prompt": "a", "response": "b", "category": "plain"},
+    ]
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    told = read_workloads(file, responses=True)
+    assert told == (
+        Workload("log", (tuple(asked), tuple(asked)), chat=True, responses=("Because.", "So.")),
+        Workload("plain", ("a",), responses=("b",)),
+    )
+    assert [(w.prompts, w.responses) for w in read_workloads(file)] == [(w.prompts, ()) for w in told]
+    plain = tmp_path / "mine.txt"
+    plain.write_text('The for statement\n\n{"not": "JSON here"}\n')
+    assert read_workloads(plain) == (Workload("mine", ("The for statement", '{"not": "JSON here"}')),)
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({"prompt": "a"}, "has no response"),
+        ({"prompt": "a", "response": 3}, "must be a text"),
+        ({"prompt": "a", "response": ""}, "must be a text"),
+        ({"prompts": ["a", "b"], "response": "c"}, "beside one prompt"),
+        ({"messages": []}, "messages is empty"),
+        ({"messages": [{"content": "x"}]}, "has no role"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "nothing asked for it"),
+        ({"messages": [{"role": "user", "content": "x"}], "tools": [{}]}, "holds tools"),
+        ({"messages": [{"role": "user", "content": "x"}]}, "has no response"),
+        (
+            {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [CALL]}]},
+            "has no response",
+        ),
+        ({"prompt": "a", "response": "\ud800"}, "half a character"),
+    ],
+)
+def test_a_line_without_a_usable_response_is_named(tmp_path, line, says):
+    file = tmp_path / "r.jsonl"
+    file.write_text(json.dumps({"prompt": "a", "response": "b"}) + "\n" + json.dumps(line))
+    with pytest.raises(ConfigError, match=r"line 2 of .*r\.jsonl") as caught:
+        read_workloads(file, responses=True)
+    assert says in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -29,6 +29,9 @@ PROBES = 2
 """Prompts of each workload whose texts are also written with every draft, to time rounds; at least one is."""
 
 
+OTHERS = "the trace that is there was recorded on other prompts; name another place."
+
+
 @dataclass(frozen=True, slots=True)
 class InTurn:
     """A controller that asks for each of `ks` in turn, every time in another order."""
@@ -63,8 +66,8 @@ def record(
     once, and read by every draft; the first `probes` of each workload also with every draft at all numbers of guesses
     in turn, side by side with plain decoding, so that what rounds cost is measured where they run. Workloads take
     turns, so that a recording that is cut short has something of each. `on_text` is called behind each text. What `old`
-    holds is not recorded again. Where a workload has responses, those are the texts, and the target writes only to be timed.
-    Raises `ConfigError` for texts that cannot be replayed.
+    holds is not recorded again. Where a workload has responses, those are the texts, and the target writes only to be
+    timed. Raises `ConfigError` for texts that cannot be replayed.
     """
     options = options.seeded()
     if not options.same_text:
@@ -83,6 +86,9 @@ def record(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     known = {(text.workload, text.prompt): text for text in trace.texts}
+    sizes = {one.name: len(one.prompts) for one in workloads}
+    if any(prompt >= sizes.get(name, 0) for name, prompt in known):
+        raise ConfigError(OTHERS)
     for pair in pairs.values():
         pair.warm_up()
     for prompt in range(max((len(one.prompts) for one in workloads), default=0)):
@@ -93,7 +99,7 @@ def record(
             before = known.get((workload.name, prompt))
             if before is not None:
                 if before.prompt_tokens != len(ids):
-                    raise ConfigError("the trace that is there was recorded on other prompts; name another file.")
+                    raise ConfigError(OTHERS)
                 on_text()
                 continue
             probed = pairs if prompt < max(probes, 1) else {}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import ConfigError
-from draftproof.models.messages import conversation
 from draftproof.reading import read_text
 from draftproof.results import Workload
 
@@ -83,6 +82,8 @@ def _read_line(line: str, path: Path, where: str) -> Given:
 
 def _read_log(data: dict[str, Any], where: str) -> tuple[list[Any], list[str]]:
     """Return the conversation of a log as the one prompt, and what was answered."""
+    from draftproof.models.messages import conversation  # its package imports torch, and most files hold no logs
+
     if data.get("tools"):
         raise ConfigError(f"{where} holds tools, which a workload cannot take along; leave such lines out.")
     try:

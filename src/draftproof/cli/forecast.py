@@ -12,6 +12,7 @@ from draftproof.cli.bench import KS, read_ks, read_prompts
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.reading import STANDARD, read_text
+from draftproof.settings import WITHOUT_MODEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,10 +117,9 @@ def open_pairs(
     how = {name: settings[name] for name in ("device", "dtype", "compile", "trust_remote_code")}
     loaded = shell.load_model(progress, target, weights=settings["weights"], adapter=settings["adapter"], **how)
     from draftproof.engines.local import Speculator
-    from draftproof.propose import PROPOSERS
 
     def guesser(name: str, weights: str | None) -> str | Loaded:
-        if name in PROPOSERS:
+        if name in WITHOUT_MODEL:
             return name
         return shell.load_model(progress, name, weights=weights, **how)
 

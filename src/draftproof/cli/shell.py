@@ -17,7 +17,7 @@ from draftproof.errors import ConfigError, DivergenceError, DraftproofError, Res
 from draftproof.files.adapter import check_here
 from draftproof.files.find import find
 from draftproof.reading import STANDARD
-from draftproof.settings import check_draft_is_named, check_settings
+from draftproof.settings import WITHOUT_MODEL, check_draft_is_named, check_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +87,7 @@ def check_models(target: str, draft: str | None = None, **settings: Any) -> None
     of_the_draft = {name: value for name, value in settings.items() if name.startswith("draft_")}
     check_draft_is_named(draft, **of_the_draft)
     check_here(target, settings.get("revision"), settings.get("adapter"))
-    if draft is not None:
+    if draft is not None and draft not in WITHOUT_MODEL:
         check_here(draft, settings.get("draft_revision"), settings.get("draft_adapter"))
 
 
@@ -200,7 +200,7 @@ def load(progress: Console, target: str, draft: str | None, **options: Any) -> S
 def _look_up(target: str, draft: str | None = None, **options: Any) -> None:
     """Have what comes from the hub here before anything heavy is imported; a wrong name shows at once."""
     for name, revision in ((target, options.get("revision")), (draft, options.get("draft_revision"))):
-        if name is not None:
+        if name is not None and name not in WITHOUT_MODEL:
             find(name, revision, code=options.get("trust_remote_code", False))
 
 

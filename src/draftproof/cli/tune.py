@@ -14,6 +14,7 @@ from draftproof.cli.bench import read_prompts
 from draftproof.cli.forecast import DOES_NOT_PAY, read_costs
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError
+from draftproof.settings import WITHOUT_MODEL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,10 +84,9 @@ def tune(
 
 def _candidates(drafts: Sequence[str], weights: Sequence[str]) -> list[Candidate]:
     from draftproof.forecast.choice import Candidate
-    from draftproof.propose import PROPOSERS
 
-    found = [Candidate(name, bits) for name in drafts if name not in PROPOSERS for bits in (weights or (None,))]
-    return list(dict.fromkeys([*found, Candidate("ngram")]))
+    found = [Candidate(name, bits) for name in drafts if name not in WITHOUT_MODEL for bits in (weights or (None,))]
+    return list(dict.fromkeys([*found, *map(Candidate, WITHOUT_MODEL)]))
 
 
 def _resumed(out: Path, target: str, candidates: Sequence[Candidate], options: Options) -> Trace | None:

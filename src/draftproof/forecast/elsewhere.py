@@ -59,5 +59,5 @@ def _draft_of(passes: Sequence[PassTimes], name: str) -> list[float]:
     mine = [one for one in drafts if one.model == name] or (drafts if len(drafts) == 1 else [])
     found = [seconds for one in mine[:1] for timing in one.timings if timing.tokens == 1 for seconds in timing.seconds]
     if not found:
-        raise ConfigError(f"the costs hold no passes of the draft {name!r}; give --draft to draftproof precondition.")
+        raise ConfigError(f"the costs hold no passes of the draft {name!r}; draftproof precondition takes a draft too.")
     return found
