@@ -49,7 +49,7 @@ def test_any_engine_may_be_measured_beside_ours():
 
 
 def test_an_engine_is_opened_by_its_name():
-    pair = Speculator("demo-target", "demo-draft", k=3)
+    pair = Speculator("demo-target", "demo-draft", k=3, keep_weights=True)
     for name in ENGINES:
         assert all(isinstance(one, Engine) for one in open_engine(name, pair))
         with pytest.raises(ConfigError, match="draft"):
