@@ -95,7 +95,8 @@ def _resumed(out: Path, target: str, candidates: Sequence[Candidate], options: O
 
     file = out / "trace.jsonl.gz"
     if not file.exists():
-        shell.check_json(file) if out.is_dir() else None
+        if out.is_dir():
+            shell.check_json(file)
         return None
     old = read_trace(file)
     same = (old.target, set(old.rounds), old.options) == (target, {c.name for c in candidates}, options.seeded())
@@ -196,7 +197,7 @@ def _conclude(
     from draftproof.recipe import to_toml
     from draftproof.report import forecast as report
     from draftproof.report import tune as words
-    from draftproof.report.elsewhere import elsewhere
+    from draftproof.report.elsewhere import CARRIES, elsewhere
     from draftproof.report.grid import draw
     from draftproof.report.html import page
 
@@ -215,7 +216,7 @@ def _conclude(
         console.print(sentence, style="bold", markup=False)
     for name, one in others.items():
         console.print(f"{name}: {one['settings']}", markup=False, highlight=False)
-    shell.tell(console, "note", f"for those engines: {words.CARRIES}")
+    shell.tell(console, "note", f"for those engines: {CARRIES}")
     shell.tell_placements(console, result)
     for warning in (*words.doubts(trace), *result.notes):
         shell.tell(console, "warning", warning)

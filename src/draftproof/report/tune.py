@@ -5,7 +5,6 @@ from __future__ import annotations
 from draftproof.forecast.choice import FEW, Choice
 from draftproof.forecast.trace import Trace
 from draftproof.records import Interval
-from draftproof.report.elsewhere import CARRIES as CARRIES
 from draftproof.report.grid import Column, Grid, grid
 from draftproof.report.names import short_names
 from draftproof.results import ForecastResult
