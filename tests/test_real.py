@@ -7,8 +7,11 @@ import os
 import pytest
 import torch
 
-from draftproof import Speculator
+from draftproof import Options, Speculator
+from draftproof.bench.record import InTurn, record
 from draftproof.decode.divergence import same_text
+from draftproof.forecast.replay import replay
+from draftproof.results import Workload
 
 pytestmark = [
     pytest.mark.real,
@@ -48,6 +51,20 @@ def test_real_text_is_plain_decodings_and_in_float32_that_of_generate(speculator
         options = {"attention_mask": torch.ones_like(inputs), "max_new_tokens": NEW, "do_sample": False}
         theirs = speculator.target.model.generate(inputs, **options, pad_token_id=0)
         assert made.tokens == tuple(theirs[0, len(ids) :].tolist())
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_a_replay_is_the_live_loop_on_real_models(speculator, name):
+    if speculator.draft is None or speculator.target.decoder is None:
+        pytest.skip("needs a draft, and passes whose rows have the same bits in any shape")
+    prompt, chat = PROMPTS[name]
+    pair = speculator.at(8)
+    *_, trace = record({"d": pair}, [Workload("w", (prompt,), chat=chat)], Options(max_new_tokens=NEW), depth=8)
+    for k in (1, 2, 3, 5, 8, InTurn((0, 3, 1, 8))):
+        live = pair.generate(speculator.encode(prompt, chat=chat), max_new_tokens=NEW, k=k)
+        rounds = replay(trace.texts[0], "d", k)
+        said = [[(r.proposed, r.accepted, r.tokens, r.cut, r.draft_passes) for r in each] for each in (rounds, live.rounds)]
+        assert said[0] == said[1]
 
 
 def test_a_real_model_is_its_own_perfect_draft(speculator):

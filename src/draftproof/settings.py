@@ -11,6 +11,8 @@ from draftproof.errors import ConfigError, MissingExtraError
 
 MAX_K = 64
 """Most guesses a round may ask for."""
+USUAL_K = 5
+"""Guesses a round where they cannot follow from what was measured."""
 DRAFT_CONTEXT = 512
 """Tokens of a prompt, the last ones, that a draft reads at least, unless told how many."""
 DRAFT_CONTEXT_PER_TOKEN = 16
@@ -37,7 +39,7 @@ SETTINGS: Mapping[str, About] = {
         help="Guesses a round; 0 is plain decoding; auto: as many as pay, none where none do.",
         kind=int,
         form="K",
-        default=5,
+        default="auto",
         least=0,
         most=MAX_K,
         remark=", or auto",

@@ -6,17 +6,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from draftproof.bench.turns import measure
+from draftproof.control import controller_of
 from draftproof.engines.base import Engine
 from draftproof.engines.local import Speculator
 from draftproof.engines.ours import Ours
 from draftproof.forecast.predict import forecast
+from draftproof.forecast.price import batches, ceilings, overlaps
 from draftproof.forecast.trace import Trace
 from draftproof.results import ForecastResult, Workload
 from draftproof.stats.rows import bench_rows
 
 
-def forecast_all(trace: Trace, ks: Sequence[int | str]) -> ForecastResult:
-    """Return the forecast for every workload, draft and k of a trace. Raises `ConfigError`."""
+def forecast_all(
+    trace: Trace, ks: Sequence[int | str], *, sizes: Sequence[int] = (), overlap: bool = False
+) -> ForecastResult:
+    """Return the forecast for every workload, draft and k of a trace, and beside it what an oracle could do; with
+    `sizes` also so many texts at once, with `overlap` also schemes that draft while the target verifies. Raises
+    `ConfigError`.
+    """
+    most = max(controller_of(k).most for k in ks)
+    priced = [*ceilings(trace, min(most, trace.depth))]
+    priced += overlaps(trace, ks) if overlap else ()
+    priced += batches(trace, ks, sizes) if sizes else ()
     workloads = dict.fromkeys(text.workload for text in trace.texts)
     cells = [forecast(trace, draft, workload, k) for workload in workloads for draft in trace.rounds for k in ks]
     return ForecastResult(
@@ -27,6 +38,7 @@ def forecast_all(trace: Trace, ks: Sequence[int | str]) -> ForecastResult:
         ks=tuple(ks),
         options=trace.options,
         cells=tuple(cells),
+        priced=tuple(priced),
         notes=trace.notes,
     )
 

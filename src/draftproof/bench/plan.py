@@ -10,7 +10,7 @@ from draftproof.options import Options
 from draftproof.results import AnyResult, BenchResult, Workload
 from draftproof.settings import check_k, read_k
 
-KS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+KS = (1, 2, 3, 4, 5, 6, 8, 12, 16, "auto")
 _USUAL = Options(max_new_tokens=64, seed=0)
 
 
@@ -26,7 +26,7 @@ class Plan:
     """What the models are called: a file is resumed by those who name them alike."""
     workloads: tuple[Workload, ...]
     ks: tuple[int | str, ...] = KS
-    k: int | str = 5
+    k: int | str = "auto"
     options: Options = _USUAL
     repeats: int = 3
     engine: str = ALONE

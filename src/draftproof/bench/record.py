@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,8 +71,6 @@ def record(
     timed. Raises `ConfigError` for texts that cannot be replayed.
     """
     options = options.seeded()
-    if not options.same_text:
-        raise ConfigError(f"verify={options.verify!r} draws another text each time; only one text can be replayed.")
     first = next(iter(pairs.values()))
     trace = old or Trace(
         machine=read_machine(),
@@ -189,8 +188,9 @@ def _write(
 
 def _foresee(pair: Speculator, ids: Sequence[int], text: Sequence[int], options: Options, depth: int) -> Told:
     pair.forget()
-    told, prompt_s = pair.foresee(ids, text, depth, options)
-    return Told(tuple(Offer(one.tokens, one.confidence, one.passes) for one in told), prompt_s)
+    told = pair.foresee(ids, text, depth, options)
+    offers = tuple(Offer(one.tokens, one.confidence, one.passes) for one in told.offers)
+    return Told(offers, told.prompt_s, told.ranks, tuple(min(one, sys.float_info.max) for one in told.odds))
 
 
 def _beyond(first: Speculator, ids: Sequence[int], plain: Generation, options: Options, depth: int) -> tuple[int, ...]:

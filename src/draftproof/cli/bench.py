@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from draftproof.bench.plan import Plan
     from draftproof.results import BenchResult, Workload
 
-KS = "1,2,3,4,5,6,8,12,16"
+KS = "1,2,3,4,5,6,8,12,16,auto"
 
 
 @with_options(max_new_tokens=64, seed=0)
@@ -29,8 +29,8 @@ def bench(
     target: Annotated[str, typer.Option(help="Hub name, folder or .gguf file of the model whose text is wanted.")],
     recipe_file: RecipeFile = None,
     draft: Annotated[str, typer.Option(help="The same for the small model that guesses.")],
-    ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}; auto too.")] = None,
-    at: Annotated[str, typer.Option(metavar="K", help="The one k for the other workloads, or auto.")] = "5",
+    ks: Annotated[list[str] | None, typer.Option("--k", help=f"k sweep on the first workload: {KS}.")] = None,
+    at: Annotated[str, typer.Option(metavar="K", help="The one k for the other workloads, or auto.")] = "auto",
     workload: Annotated[Path | None, typer.Option(help="Your own prompts: a file of JSON lines.")] = None,
     only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
     limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,

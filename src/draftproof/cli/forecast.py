@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,12 @@ def forecast(
         Path | None, typer.Option(help="Prompts with responses from a model that ran anywhere, as JSON lines.")
     ] = None,
     cost: Annotated[Path | None, typer.Option(help="Result of precondition on the machine that it is for.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="Also price so many texts at once, with commas: 1,2,4,8; does not run them.")
+    ] = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Also price drafting while the target verifies, on two devices.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Run the loop too, and set it beside the forecast.")] = False,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm of the check.")] = 3,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
@@ -57,13 +64,15 @@ def forecast(
         wanted = read_options(options)
         shell.check_counts(repeats=repeats, probes=probes)
         sweep = read_ks(",".join(ks or [KS]))
+        sizes = [] if batch is None else read_sizes(batch)
         for path in (json_file, trace):
             shell.check_json(path)
         from draftproof.bench.forecast import check as run_check
         from draftproof.bench.forecast import forecast_all
+        from draftproof.bench.wide import widened
         from draftproof.control import controller_of
         from draftproof.forecast.elsewhere import priced_there
-        from draftproof.forecast.trace import read_trace
+        from draftproof.forecast.trace import read_trace, write_trace
 
         costs = None if cost is None else read_costs(cost)
         if costs and check:
@@ -71,13 +80,14 @@ def forecast(
         if workload is not None and responses is not None:
             raise ConfigError("--workload and --responses exclude each other; give one.")
 
-        def there(trace: Trace) -> Trace:
-            return trace if costs is None else priced_there(trace, costs)
+        def price(trace: Trace) -> ForecastResult:
+            found = trace if costs is None else priced_there(trace, costs)
+            return forecast_all(found, sweep, sizes=sizes, overlap=overlap)
 
         if from_file is not None:
             if target or draft or check:
                 raise ConfigError("--from prices a trace without models; leave out --target, --draft and --check.")
-            _conclude(forecast_all(there(read_trace(from_file)), sweep), json_file)
+            _conclude(price(read_trace(from_file)), json_file)
             return
         if not target or not draft:
             raise ConfigError("there is nothing to forecast; give --target and --draft, or --from with a trace.")
@@ -90,7 +100,12 @@ def forecast(
         bits = settings["draft_weights"] or settings["weights"]
         pairs = open_pairs(progress, target, {name: (name, bits) for name in draft}, settings, depth)
         recorded = _record(progress, pairs, workloads, wanted, depth, probes, trace)
-        result = made = forecast_all(there(recorded), sweep)
+        if sizes:
+            with progress.status("timing passes over many tokens"):
+                recorded = widened(recorded, pairs, max(sizes), depth)
+            if trace is not None:
+                write_trace(recorded, trace)
+        result = made = price(recorded)
         if check:
             steps = repeats * sum(len(one.prompts) for one in workloads)
             with shell.interruptible(lambda: None), shell.bar(progress, "checking", steps) as advance:
@@ -98,6 +113,13 @@ def forecast(
                     result = checked
                     shell.write_json(result, None if json_file == STANDARD else json_file)
         _conclude(result, json_file)
+
+
+def read_sizes(text: str, name: str = "--batch") -> list[int]:
+    """Return numbers of texts at once, from a switch. Raises `ConfigError`."""
+    if not re.fullmatch(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*", text):
+        raise ConfigError(f"{name} is {text!r}; give whole numbers from 1, with commas, such as 1,2,4,8.")
+    return sorted({int(one) for one in text.split(",")})
 
 
 def read_costs(path: Path) -> PreconditionResult:
@@ -160,6 +182,8 @@ def _conclude(result: ForecastResult, json_file: Path | None) -> None:
     out.print(draw(report.forecast_table(result), out.width))
     if any(cell.measured for cell in result.cells):
         out.print(draw(report.check_table(result), out.width))
+    for table in report.priced_tables(result):
+        out.print(draw(table, out.width))
     for sentence in report.verdicts(result):
         out.print(sentence, style="bold", markup=False)
     shell.tell_placements(out, result)

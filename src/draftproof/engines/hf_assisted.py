@@ -21,6 +21,7 @@ from draftproof.models.load import Loaded
 from draftproof.models.windows import window_of
 from draftproof.options import Options
 from draftproof.results import Arm
+from draftproof.settings import USUAL_K
 
 NAME = "hf-assisted"
 WAYS = ("hf-plain", "hf-assisted-constant", "hf-assisted-default", "hf-prompt-lookup")
@@ -30,7 +31,8 @@ def beside(speculator: Speculator) -> list[Engine]:
     """Return all of transformers' ways to write with the models of `speculator`. Raises `ConfigError`."""
     if speculator.draft is None:
         raise ConfigError(f"{NAME} needs a draft model; name one.")
-    return [HfAssisted(way, speculator.target, speculator.draft, speculator.k, speculator.clock) for way in WAYS]
+    k = speculator.k if speculator.policy is None else USUAL_K
+    return [HfAssisted(way, speculator.target, speculator.draft, k, speculator.clock) for way in WAYS]
 
 
 def conditions() -> list[str]:

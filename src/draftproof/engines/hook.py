@@ -17,6 +17,7 @@ from transformers.generation import (
 )
 
 from draftproof.clock import DeviceClock
+from draftproof.control import Controller, controller_of, reproducible
 from draftproof.decode.loop import Decoding
 from draftproof.engines.hook_criteria import Criteria
 from draftproof.engines.hook_options import check_inputs, check_options, streamer_of
@@ -30,7 +31,7 @@ from draftproof.records import Generation
 from draftproof.sampling.chance import SeededChance
 from draftproof.sampling.processors import clone
 from draftproof.sampling.sampler import RowSampler
-from draftproof.settings import check_k
+from draftproof.verify import JUDGES
 
 PADDED = 0.01
 """Output sizes of one vocabulary differ by at most this part, where rows are padded for speed."""
@@ -38,14 +39,15 @@ PADDED = 0.01
 
 def custom_generate(
     draft: PreTrainedModel,
-    k: int = 5,
+    k: int | str | Controller = "auto",
     *,
     tokenizer: Any = None,
     draft_tokenizer: Any = None,
     streamer: BaseStreamer | None = None,
     verify: Rule = "coupled",
 ) -> CustomGenerate:
-    """Return a callable for `model.generate(..., custom_generate=...)` that lets `draft` guess `k` tokens a round.
+    """Return a callable for `model.generate(..., custom_generate=...)` that lets `draft` guess `k` tokens a round, or
+    as many as pay, as in `Speculator`.
 
     With both tokenizers given the pair is checked, and `PairError` names the first id that means two things. `draft`
     may be a PEFT model. Requests of one text are served, with transformers' own logits processors and stopping
@@ -61,7 +63,7 @@ def custom_generate(
     agreement = None
     if tokenizer is not None and draft_tokenizer is not None:
         agreement = compare_vocabularies(tokenizer, draft_tokenizer)
-    return CustomGenerate(draft, check_k(k), streamer, verify, agreement)
+    return CustomGenerate(draft, k, streamer, verify, agreement)
 
 
 class CustomGenerate:
@@ -70,14 +72,14 @@ class CustomGenerate:
     def __init__(
         self,
         draft: PreTrainedModel,
-        k: int,
+        k: int | str | Controller,
         streamer: BaseStreamer | None = None,
         verify: Rule = "coupled",
         agreement: Agreement | None = None,
     ) -> None:
         self.draft = _bare(draft)
         check_cache(self.draft)
-        self.k = k
+        self.controller = controller_of(k)
         self.streamer = streamer
         self.verify: Rule = verify
         self.generation: Generation | None = None
@@ -131,7 +133,7 @@ class CustomGenerate:
             target,
             prompt,
             proposer=Draft(draft, target.width, sampler, stop.end_tokens, never=self._never),
-            k=self.k,
+            k=reproducible(self.controller) if JUDGES[sampler.rule].draws else self.controller,
             stop=stop,
             clock=DeviceClock(str(model.device), str(self.draft.device)),
             sampler=sampler,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from math import inf
+from typing import Any, NamedTuple
 
-from draftproof.control import Controller, controller_of
+from draftproof.control import Controller, controller_of, reproducible
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.engines.pair import ModelPair
@@ -16,10 +17,25 @@ from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.exchange import Proposal
 from draftproof.options import Options
-from draftproof.propose.base import Proposer, Terms
+from draftproof.propose.base import Foresight, Proposer, Terms
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
 from draftproof.sampling.sampler import RowSampler
+
+ROWS = 128
+"""Rows of logits that are looked at together."""
+
+
+class Foreseen(NamedTuple):
+    """What would be guessed in the place of every token of a text."""
+
+    offers: tuple[Proposal, ...]
+    ranks: tuple[int, ...]
+    """As in `propose.base.Foresight`."""
+    odds: tuple[float, ...]
+    """Where guesses are drawn, and `offers` is empty: how much likelier than the target the draft held each token."""
+    prompt_s: float
+    """Seconds that the proposer took over the prompt."""
 
 
 class Speculator(ModelPair):
@@ -28,11 +44,12 @@ class Speculator(ModelPair):
     `target` and `draft` are hub names, folders, `.gguf` files, what `models.load.load` returned, or transformers models
     (then give `tokenizer`, and `draft_tokenizer` to have the pair checked). Instead of a draft model, `draft` may name
     a proposer that needs none (`"ngram"`), or be one of your own: what makes a `propose.base.Proposer` of the `Terms`
-    of each request, or a proposer, for one request at a time. Without a draft, or with `k=0`, it writes plainly. `k`
-    may be `"auto"`, which asks for as many guesses as pay and for none where none do, or a `control.Controller` of your
-    own: both choose anew for every round. `device` and `dtype` are decided once for each
-    model; the draft follows the target's device unless told otherwise. `compile` is `"auto"`, `"wait"`, `"on"` or
-    `"off"`, as in `models.load.load`; models that are handed over loaded keep the passes they have unless it is `"on"`.
+    of each request, or a proposer, for one request at a time. Without a draft, or with `k=0`, it writes plainly. `k` is
+    the number of guesses a round; `"auto"`, which asks for as many as pay and for none where none do (under rules that
+    draw guesses it asks for 5, so that a seed writes its text again); or a `control.Controller` of your own. `device`
+    and `dtype` are decided once for each model; the draft follows the target's device unless told otherwise. `compile`
+    is `"auto"`, `"wait"`, `"on"` or `"off"`, as in `models.load.load`; models that are handed over loaded keep the
+    passes they have unless it is `"on"`.
     `numerics` is `"fixed"` (the same bits with speculation on and off; unless they are compiled, all passes then take
     `k + 1` tokens), `"fast"` (each pass in its cheapest shape) or `"auto"` (fixed in 16 bits and for quantised weights,
     fast in 32); `.numerics` says which it is, why, and at what price. `weights="int8"` quantises what is loaded here;
@@ -76,6 +93,8 @@ class Speculator(ModelPair):
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
         ids = self.encode(prompt, chat=chat, **talk)
         controller = self._controller if k is None else controller_of(k)
+        if not wanted.same_text:
+            controller = reproducible(controller)
         most = controller.most
         session = self._plain_session if most == 0 else self._target_session
         if self.numerics.shape is not None and most > self.k:
@@ -107,37 +126,51 @@ class Speculator(ModelPair):
 
     def foresee(
         self, prompt: Sequence[int], text: Sequence[int], depth: int, options: Options | None = None, sample: int = 0
-    ) -> tuple[list[Proposal], float]:
+    ) -> Foreseen:
         """Return what would be guessed, at most `depth` tokens, in the place of every token of `text`, which the target
-        wrote behind `prompt` (token ids) with these options; and the seconds that the proposer took over the prompt.
+        wrote behind `prompt` (token ids) with these options.
 
-        A round of the loop that stands there and asks for no more makes the same guesses. Not under the rules that draw
-        their guesses, nor of proposers that learn from verdicts. Raises `ConfigError`.
+        A round of the loop that stands there and asks for no more makes the same guesses; under the rules that draw
+        them, the odds say how likely each token would have been guessed and kept. Raises `ConfigError`, also for
+        proposers that draw guesses and cannot say from what.
         """
         wanted = Options.of(options).seeded()
-        if not wanted.same_text:
-            raise ConfigError(
-                f"guesses under verify={wanted.verify!r} are drawn anew in every round, so they cannot be foreseen; "
-                "choose verify='coupled', or temperature 0."
-            )
-        sampler = sampler_of(self.target, self._target_session.width, wanted, len(prompt), sample)
-        proposer = self._proposer(self._target_session.width, wanted, sampler)
-        if proposer is None:
+        session = self._target_session
+        ends = end_tokens_for(self.target, wanted)
+        terms = Terms(
+            session.width, frozenset(ends), sampler_of(self.target, session.width, wanted, len(prompt), sample)
+        )
+        if self._making is None:
             raise ConfigError("nobody guesses here; name a draft.")
+        proposer = self._making(terms)
         window = self.target_window
         reserve = len(prompt) + wanted.max_new_tokens
         reserve = reserve if window is None else min(reserve, window)
         started = self.clock.now()
         proposer.begin(prompt, reserve)
         prompt_s = self.clock.now() - started
-        told = getattr(proposer, "foresee", lambda *_: None)(prompt, text, depth)
+        told: Foresight | None = getattr(proposer, "foresee", lambda *_: None)(prompt, text, depth)
         if told is None:
-            proposer = cast("Proposer", self._proposer(self._target_session.width, wanted, sampler))
+            proposer = self._making(terms)
             proposer.begin(prompt, reserve)
-            chance = sampler.chance
-            told = [proposer.propose([*prompt, *text[:i]], depth, chance.aside(i)) for i in range(len(text))]
-        ends = end_tokens_for(self.target, wanted)
-        return [one.trimmed(depth, self._target_session.width, ends) for one in told], prompt_s
+            places = [[*prompt, *text[:i]] for i in range(len(text))]
+            assert terms.sampler is not None
+            told = Foresight(
+                tuple(proposer.propose(at, depth, terms.sampler.chance.aside(i)) for i, at in enumerate(places))
+            )
+            if any(one.q is not None for one in told.offers):
+                raise ConfigError(f"{self.guesses_by} draws its guesses, and these cannot be foreseen one by one.")
+        offers = tuple(one.trimmed(depth, session.width, ends) for one in told.offers)
+        odds: list[float] = []
+        if told.shares:
+            own = sampler_of(self.target, session.width, wanted, len(prompt), sample)
+            for i, (token, share) in enumerate(zip(text, told.shares, strict=True)):
+                if i % ROWS == 0:
+                    ahead = text[: i + ROWS][:-1]
+                    rows = session.read([*prompt, *ahead], len(ahead) - i + 1)
+                chance = float(own.law(rows[i % ROWS], [*prompt, *text[:i]])[token])
+                odds.append(share / chance if chance > 0 else inf)
+        return Foreseen(offers, told.ranks, tuple(odds), prompt_s)
 
     def generate(
         self,

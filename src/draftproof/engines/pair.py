@@ -21,7 +21,7 @@ from draftproof.models.session import ModelSession
 from draftproof.models.tokens import doubt_end
 from draftproof.propose.base import Making, Proposer
 from draftproof.recipe import read_recipe
-from draftproof.settings import check_draft_is_named, check_settings, refuse_unknown
+from draftproof.settings import USUAL_K, check_draft_is_named, check_settings, refuse_unknown
 
 
 class ModelPair:
@@ -31,7 +31,7 @@ class ModelPair:
         self,
         target: str | Path | PreTrainedModel | Loaded,
         draft: str | Path | PreTrainedModel | Loaded | Making | Proposer | None = None,
-        k: int | str | Controller = 5,
+        k: int | str | Controller = "auto",
         *,
         device: str = "auto",
         dtype: str = "auto",
@@ -55,7 +55,6 @@ class ModelPair:
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown)
-        self._controller = controller_of(k)
         self._asked_numerics = numerics
         self.draft_context = draft_context
         of_the_draft: dict[str, Any] = {"draft_device": draft_device, "draft_dtype": draft_dtype}
@@ -76,6 +75,9 @@ class ModelPair:
         }
         self.target = open_model(target, tokenizer, device, dtype, revision, weights=weights, adapter=adapter, **passes)
         self.notes: list[str] = [*self.target.notes, *doubt_end(self.target.tokenizer, self.target.end_tokens)]
+        padded = self.target.decoder is None and numerics != "fast"
+        # a padded pass costs its whole shape, however many guesses a round then has
+        self._controller = Auto(most=USUAL_K) if k == "auto" and padded else controller_of(k)
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)

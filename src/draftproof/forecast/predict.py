@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.control import Controller, controller_of, policy_of
+from draftproof.control import Controller, Fixed, controller_of, policy_of, reproducible
 from draftproof.errors import ConfigError
+from draftproof.forecast.expect import Expected, Shape, expect
 from draftproof.forecast.replay import replay
 from draftproof.forecast.trace import Sample, Text, Trace
-from draftproof.records import Interval, Round, count
+from draftproof.records import Interval, count
 from draftproof.results import ForecastCell
 
 Floats = NDArray[np.float64]
@@ -31,37 +32,58 @@ ALL = "all texts"
 def forecast(trace: Trace, draft: str, workload: str, k: int | str | Controller, seed: int = 0) -> ForecastCell:
     """Return what the loop would make of a workload's texts with a draft at `k`. Raises `ConfigError`.
 
-    Counts are exact (`replay`). Seconds are means of measured rounds; the interval resamples the prompts, where there
-    are several, and the measured rounds, and allows for the pace of another run. `workload` may be `ALL`.
+    Counts are exact (`replay`), or expected where guesses are drawn (`expect`). Seconds are means of measured rounds;
+    the interval resamples the prompts, where there are several, and the measured rounds, and allows for the pace of
+    another run. `workload` may be `ALL`.
     """
     texts = [text for text in trace.texts if workload in (text.workload, ALL)]
     if not texts or draft not in texts[0].drafts:
         raise ConfigError(f"the trace holds no texts of {workload!r} with {draft!r}.")
     policy = controller_of(k)
     costs = costs_of(trace, draft, policy.most, seed)
-    replayed = [replay(text, draft, policy, costs, trace.depth) for text in texts]
+    told = [_told(text, draft, policy, costs, trace) for text in texts]
     plain = np.array([text.prompt_s + len(text.tokens) * costs.plain for text in texts])
-    made = np.array([_seconds(text, draft, rounds, costs) for text, rounds in zip(texts, replayed, strict=True)])
-    chance = np.random.default_rng(seed + 1)
-    chosen = chance.integers(len(texts), size=(RESAMPLES, len(texts)))
+    made = np.array([_seconds(text, draft, one.shapes, costs) for text, one in zip(texts, told, strict=True)])
     draws = np.arange(1, RESAMPLES + 1)[:, None]  # the first of all costs is the one without resampling
-    ratios = plain[chosen, draws].sum(axis=1) / made[chosen, draws].sum(axis=1)
-    ratios *= np.exp(RERUN * chance.standard_normal(RESAMPLES))
-    low, high = np.percentile(ratios, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-    value = plain[:, 0].sum() / made[:, 0].sum()
-    counts = count([r for rounds in replayed for r in rounds])
+    speedup = ratio_of(plain, made, draws, seed)
     return ForecastCell(
         workload=workload,
         draft=draft,
         k=policy_of(policy) or policy.most,
         texts=len(texts),
-        tokens=counts.tokens,
-        rounds=counts.rounds,
-        proposed=counts.proposed,
-        accepted=counts.accepted,
-        draft_passes=counts.draft_passes,
-        speedup=Interval(float(value), float(low), float(high), CONFIDENCE),
+        tokens=sum(len(text.tokens) for text in texts),
+        rounds=round(sum(one.rounds for one in told)),
+        proposed=round(sum(one.proposed for one in told)),
+        accepted=round(sum(one.accepted for one in told)),
+        draft_passes=round(sum(times * shape[1] for one in told for shape, times in one.shapes.items())),
+        speedup=speedup,
     )
+
+
+def ratio_of(plain: Floats, made: Floats, draws: NDArray[np.int_], seed: int = 0) -> Interval:
+    """Return by how much texts that take `plain` seconds are faster in `made`, both `[texts, draws of the costs]`, the
+    first being the costs themselves; the interval resamples the texts, takes costs from `draws` `[RESAMPLES, 1]`, and
+    allows for the pace of another run.
+    """
+    chance = np.random.default_rng(seed + 1)
+    chosen = chance.integers(len(plain), size=(RESAMPLES, len(plain)))
+    ratios = plain[chosen, draws].sum(axis=1) / made[chosen, draws].sum(axis=1)
+    ratios *= np.exp(RERUN * chance.standard_normal(RESAMPLES))
+    low, high = np.percentile(ratios, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    return Interval(float(plain[:, 0].sum() / made[:, 0].sum()), float(low), float(high), CONFIDENCE)
+
+
+def _told(text: Text, draft: str, policy: Controller, costs: Costs, trace: Trace) -> Expected:
+    """Return what the loop does on a text: replayed, or where guesses are drawn what is expected."""
+    if text.drafts[draft].odds:
+        policy = reproducible(policy)
+        if not isinstance(policy, Fixed):
+            raise ConfigError(f"under verify={trace.options.verify!r} only a fixed k can be forecast, and auto.")
+        return expect(text, draft, policy.most, trace.options.rule)
+    rounds = replay(text, draft, policy, costs, trace.depth)
+    counts = count(rounds)
+    shapes = Counter((len(r.proposed), r.draft_passes) for r in rounds)
+    return Expected(counts.rounds, counts.proposed, counts.accepted, shapes)
 
 
 def costs_of(trace: Trace, draft: str, most: int, seed: int = 0) -> Costs:
@@ -150,10 +172,9 @@ class Costs:
         return float((self.overhead if guesses else self.idle)[0])
 
 
-def _seconds(text: Text, draft: str, rounds: Sequence[Round], costs: Costs) -> Floats:
+def _seconds(text: Text, draft: str, shapes: Mapping[Shape, float], costs: Costs) -> Floats:
     """Return the seconds of one text, for all draws of the costs."""
     found = np.full(RESAMPLES + 1, text.prompt_s + text.drafts[draft].prompt_s)
-    shapes = Counter((len(r.proposed), r.draft_passes) for r in rounds)
     for (guesses, passes), times in shapes.items():
         found += times * (costs.target.at(costs.width or guesses + 1) + (costs.overhead if guesses else costs.idle))
         if guesses:

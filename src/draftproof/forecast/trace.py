@@ -16,7 +16,7 @@ from draftproof.options import Options
 from draftproof.records import Machine, Placement
 from draftproof.results import write_bytes
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,13 @@ class Told:
     """One proposer on one text."""
 
     offers: tuple[Offer, ...]
-    """One for each token of the text: what was guessed in its place."""
+    """One for each token of the text: what was guessed in its place; empty where guesses are drawn."""
     prompt_s: float = 0.0
     """Seconds that it took over the prompt."""
+    ranks: tuple[int, ...] = ()
+    """For each token of the text how many tokens the draft held likelier; empty where it does not say."""
+    odds: tuple[float, ...] = ()
+    """Where guesses are drawn: for each token of the text how much likelier than the target the draft held it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Trace:
     """Rounds of plain decoding as fast as it goes there."""
     rounds: Mapping[str, tuple[Sample, ...]]
     """Rounds of every draft, at every number of guesses, measured in turns with the plain ones."""
+    wide: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    """Tokens and seconds of passes over many tokens, of the target and of the drafts by their names, if measured."""
     notes: tuple[str, ...] = ()
     created: str = ""
     version: int = TRACE_VERSION

@@ -25,6 +25,18 @@ class Terms:
     """How the request turns rows into tokens, for those who do likewise; None: by the largest logit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What a proposer would make of a text that is known, at the place of each of its tokens."""
+
+    offers: tuple[Proposal, ...] = ()
+    """What it would offer; empty where guesses are drawn."""
+    ranks: tuple[int, ...] = ()
+    """How many tokens it holds likelier than the text's; empty where it does not say."""
+    shares: tuple[float, ...] = ()
+    """Where guesses are drawn: the share that the text's token has in the law that its guess is drawn from."""
+
+
 class Proposer(Protocol):
     """Guesses the tokens that the target would write next, for one request.
 

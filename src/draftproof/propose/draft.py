@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
 from draftproof.errors import EngineError
 from draftproof.exchange import Proposal, Verdict
 from draftproof.models.session import Session
+from draftproof.propose.base import Foresight
 from draftproof.sampling.chance import Chance
 from draftproof.sampling.sampler import Sampler
 from draftproof.settings import DRAFT_CONTEXT, DRAFT_CONTEXT_PER_TOKEN
@@ -104,29 +105,36 @@ class Draft:
         confidence = tuple(sure[: len(guesses)])
         return Proposal(tuple(guesses), passes, fault, source=SOURCE, confidence=confidence)
 
-    def foresee(self, prompt: Sequence[int], text: Sequence[int], depth: int) -> list[Proposal] | None:
-        """Return what `propose` would offer, were it asked for `depth` guesses, in the place of every token of `text`.
+    def foresee(self, prompt: Sequence[int], text: Sequence[int], depth: int) -> Foresight | None:
+        """Return what `propose` would offer, were it asked for `depth` guesses, in the place of every token of `text`;
+        where guesses are drawn, from which laws.
 
         The draft reads the text once; only where its guess is another does it write on. None where that cannot be
-        told so: where guesses are not its likeliest tokens, and where its view of the text moves. It has to have begun
-        with `prompt`.
+        told so: where guesses are chosen otherwise than by the largest logit, and where its view of the text moves. It
+        has to have begun with `prompt`.
         """
         whole, n = [*prompt, *text], len(text)
+        draws = self._sampler is not None and JUDGES[self._sampler.rule].draws
         window = self.session.window
         begin = self._start
-        if self._sampler is not None or (window is not None and len(whole) - begin + depth > window):
+        if (self._sampler is not None and not draws) or (window is not None and len(whole) - begin + depth > window):
             return None
         view = self._view(whole)
         if self._start != begin or self._unknown is not None:
             return None
+        if draws:
+            shares = []
+            for i, row in enumerate(self._rows(view, n)):
+                law = self._law(row, whole[: len(prompt) + i])
+                shares.append(0.0 if law is None else float(law[text[i]]))
+            return Foresight(shares=tuple(shares))
         before = len(view) - n
         guessed: list[tuple[int, float]] = []
-        while len(guessed) < n:
-            end = min(len(guessed) + _ROWS, n)
-            rows = self.session.read(view[: before + end - 1], end - len(guessed)).float()
-            best, tokens = rows.max(dim=-1)
-            sure = (best - rows.logsumexp(dim=-1)).exp()
-            guessed += zip(tokens.tolist(), sure.tolist(), strict=True)
+        ranks: list[int] = []
+        for row, token in zip(self._rows(view, n), text, strict=True):
+            best, guess = row.max(dim=-1)
+            guessed.append((int(guess), float((best - row.logsumexp(dim=-1)).exp())))
+            ranks.append(int((row > row[token]).sum()) if token < len(row) else len(row))
         offers: list[Proposal] = []
         for i in reversed(range(n)):  # so that what stands before is still read
             token, share = guessed[i]
@@ -143,7 +151,18 @@ class Draft:
             guesses, sures = (token, *rest.tokens)[:depth], (share, *rest.confidence)[:depth]
             passes = min(depth, 1 + rest.passes)
             offers.append(Proposal(guesses, passes, None, source=SOURCE, confidence=sures))
-        return offers[::-1]
+        return Foresight(tuple(reversed(offers)), tuple(ranks))
+
+    def _rows(self, view: Sequence[int], n: int) -> Iterator[Any]:
+        """The rows of logits from which the last `n` tokens of the view are guessed."""
+        for done in range(0, n, _ROWS):
+            end = min(done + _ROWS, n)
+            yield from self.session.read(view[: len(view) - n + end - 1], end - done).float()
+
+    def _law(self, row: Any, text: Sequence[int]) -> Any:
+        """The law that a guess behind `text` is drawn from, None for no guess."""
+        assert self._sampler is not None
+        return _without(self._sampler.law(row, text), self._never)
 
     def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
         text = list(sequence)

@@ -45,6 +45,45 @@ def check_table(result: ForecastResult) -> Grid:
     return grid("check", [*columns, Column("forecast (90 %)"), Column("measured (95 %)"), Column("off by")], rows)
 
 
+def priced_tables(result: ForecastResult) -> list[Grid]:
+    """Return what else was priced: schemes that overlap, and many texts at once; the oracle stands with the schemes."""
+    names = short_names(result.drafts)
+    found = []
+    schemes = [one for one in result.priced if one.what != "batch"]
+    if any(one.what != "oracle" for one in schemes):
+        rows = [(one.workload, names[one.draft], one.what, f"{one.k}", _interval(one.speedup)) for one in schemes]
+        columns = [Column("workload", left=True), Column("draft", left=True), Column("scheme", left=True), Column("k")]
+        found.append(grid("priced, not run: × plain decoding", [*columns, Column("speedup (90 %)")], rows))
+    batches = [one for one in result.priced if one.what == "batch"]
+    if batches:
+        rows = [
+            (one.workload, names[one.draft], f"{one.size}", f"{one.k}", _interval(one.speedup), _pace(one.tokens_per_s))
+            for one in batches
+        ]
+        columns = [Column("workload", left=True), Column("draft", left=True), Column("at once"), Column("best k")]
+        columns += [Column("× plain, as many at once (90 %)"), Column("tokens/s in all")]
+        found.append(grid("priced, not run: texts at once", columns, rows))
+    return found
+
+
+def _pace(tokens_per_s: float | None) -> str:
+    return "" if tokens_per_s is None else f"{tokens_per_s:.1f}"
+
+
+def _batch_verdicts(result: ForecastResult) -> list[str]:
+    """Say up to how many texts at once speculation pays."""
+    names, said = short_names(result.drafts), []
+    batches = [one for one in result.priced if one.what == "batch"]
+    for workload, draft in dict.fromkeys((one.workload, one.draft) for one in batches):
+        mine = [one for one in batches if (one.workload, one.draft) == (workload, draft)]
+        good = [one.size for one in mine if one.speedup.low > 1]
+        most = max((size for size in good if all(s in good for s in (m.size for m in mine) if s <= size)), default=0)
+        tried = f"of {', '.join(f'{one.size}' for one in mine)}"
+        found = f"pays up to {most} at once" if most else "pays at none of the batch sizes"
+        said.append(f"{workload} with {names[draft]}: {found}, {tried}")
+    return said
+
+
 def verdicts(result: ForecastResult) -> list[str]:
     """Say for every workload and draft whether it pays, and at which k; and how right the forecast was, if checked."""
     names = short_names(result.drafts)
@@ -60,6 +99,7 @@ def verdicts(result: ForecastResult) -> list[str]:
             said.append(f"{who}: does not pay: at best {speedup} forecast, at k = {best.k}; use none (k = 0)")
         else:
             said.append(f"{who}: cannot tell: {speedup} forecast at k = {best.k}; more prompts may tell")
+    said += _batch_verdicts(result)
     if told := accuracy(result.cells):
         said.append(told)
     return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from draftproof.report.figure import BLACK, empty, style
+from draftproof.report.figure import BLACK, BLUE, GREEN, ORANGE, empty, style
 from draftproof.report.names import short_names
 from draftproof.results import ForecastResult
 
@@ -47,4 +47,47 @@ def against_measured(result: ForecastResult) -> go.Figure:
         )
     ends = [edge(v.value for _, v in known) for edge in (min, max)]
     figure.add_scatter(x=ends, y=ends, name="equal", mode="lines", line={"color": BLACK, "dash": "dot"})
+    return figure
+
+
+def standing(result: ForecastResult) -> go.Figure:
+    """Where the best fixed k, the controller and an oracle stand, for every workload and draft."""
+    figure = empty("Best fixed k, controller, oracle", "", "times plain decoding, forecast")
+    called = short_names(result.drafts)
+    groups = list(dict.fromkeys((cell.workload, cell.draft) for cell in result.cells))
+    places = [f"{workload}, {called[draft]}" for workload, draft in groups]
+    found: dict[str, list[float | None]] = {"best fixed k": [], "k = auto": [], "oracle": []}
+    said = []
+    for group in groups:
+        mine = [cell for cell in result.cells if (cell.workload, cell.draft) == group]
+        best = max((c for c in mine if isinstance(c.k, int)), key=lambda c: c.speedup.value, default=None)
+        auto = next((c for c in mine if c.k == "auto"), None)
+        oracle = next((p for p in result.priced if (p.workload, p.draft, p.what) == (*group, "oracle")), None)
+        said.append("" if best is None else f"k = {best.k}")
+        for name, one in zip(found, (best, auto, oracle), strict=True):
+            found[name].append(None if one is None else one.speedup.value)
+    looks = zip(found.items(), (BLUE, GREEN, ORANGE), ("", "/", "x"), strict=True)
+    for (name, values), colour, pattern in looks:
+        marker = {"color": colour, "pattern": {"shape": pattern}}
+        figure.add_bar(x=places, y=values, name=name, marker=marker, text=said if name == "best fixed k" else None)
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    return figure
+
+
+def by_batch(result: ForecastResult) -> go.Figure:
+    """Speedup against the number of texts that are written at once, each at its best k."""
+    figure = empty("Texts at once, priced", "texts at once", "times plain decoding of as many")
+    called = short_names(result.drafts)
+    batches = [one for one in result.priced if one.what == "batch"]
+    for i, (workload, draft) in enumerate(dict.fromkeys((one.workload, one.draft) for one in batches)):
+        mine = [one for one in batches if (one.workload, one.draft) == (workload, draft)]
+        figure.add_scatter(
+            x=[one.size for one in mine],
+            y=[one.speedup.value for one in mine],
+            text=[f"k = {one.k}" for one in mine],
+            name=f"{workload}, {called[draft]}",
+            **style(i),
+        )
+    figure.add_hline(y=1, line_dash="dot", line_color=BLACK)
+    figure.update_xaxes(type="log", tickvals=sorted({one.size for one in batches}))
     return figure

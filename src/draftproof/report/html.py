@@ -206,6 +206,11 @@ def _forecast(result: ForecastResult) -> Section:
     section.warnings += list(result.notes)
     section.tables.append(forecast.forecast_table(result))
     section.charts.append(_html(forecast_charts.by_k(result)))
+    if result.priced:
+        section.charts.append(_html(forecast_charts.standing(result)))
+        section.tables += forecast.priced_tables(result)
+    if any(one.what == "batch" for one in result.priced):
+        section.charts.append(_html(forecast_charts.by_batch(result)))
     if any(cell.measured for cell in result.cells):
         section.tables.append(forecast.check_table(result))
         section.charts.append(_html(forecast_charts.against_measured(result)))

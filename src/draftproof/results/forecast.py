@@ -33,6 +33,25 @@ class ForecastCell:
     """What the loop itself made on the same prompts, where it was run to check; a 95 % interval."""
 
 
+@dataclass(frozen=True, slots=True)
+class PricedCell:
+    """What something that was not run would make of the same texts."""
+
+    workload: str
+    draft: str
+    what: str
+    """`oracle`, which knows beforehand how many guesses stand; a scheme that drafts while the target verifies; or
+    `batch`."""
+    k: int
+    """Guesses a round; of an oracle the most."""
+    speedup: Interval
+    """Over plain decoding; of a batch over as many texts at once, plainly. Of the oracle prompts' reading included."""
+    size: int = 1
+    """Texts at once."""
+    tokens_per_s: float | None = None
+    """Of a batch: of all its texts together."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastResult(Result):
     """One `draftproof forecast`."""
@@ -45,4 +64,6 @@ class ForecastResult(Result):
     cells: tuple[ForecastCell, ...]
     measured: tuple[Cell, ...] = ()
     """The cells of the check."""
+    priced: tuple[PricedCell, ...] = ()
+    """The oracle, and what else was asked for."""
     kind: Literal["forecast"] = "forecast"
