@@ -63,7 +63,9 @@ def test_a_replay_is_the_live_loop_on_real_models(speculator, name):
     for k in (1, 2, 3, 5, 8, InTurn((0, 3, 1, 8))):
         live = pair.generate(speculator.encode(prompt, chat=chat), max_new_tokens=NEW, k=k)
         rounds = replay(trace.texts[0], "d", k)
-        said = [[(r.proposed, r.accepted, r.tokens, r.cut, r.draft_passes) for r in each] for each in (rounds, live.rounds)]
+        said = [
+            [(r.proposed, r.accepted, r.tokens, r.cut, r.draft_passes) for r in each] for each in (rounds, live.rounds)
+        ]
         assert said[0] == said[1]
 
 

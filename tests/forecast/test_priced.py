@@ -78,8 +78,8 @@ def test_a_self_draft_is_expected_to_be_kept_always(verify):
 
 @pytest.mark.parametrize("verify", ["ratio", "block"])
 def test_what_is_expected_is_what_many_seeds_come_to(verify):
-    model = random_model(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-    pair = Speculator(model, noisy(model, 0.5), k=3, compile="on")
+    model = random_model()
+    pair = Speculator(model, noisy(model, 0.2), k=3, compile="on")
     options = [Options(temperature=1.0, seed=seed, verify=verify, max_new_tokens=24) for seed in range(120)]
     live = [pair.generate(PROMPT, one, k=3).counts for one in options]
     expected = []
@@ -159,22 +159,22 @@ def test_an_outcome_that_was_foreseen_has_its_guesses_ready():
 
 def test_a_forecast_prices_what_is_asked_for():
     model = random_model()
-    pairs = {"d": Speculator(model, noisy(model, 0.2), k=6, compile="on"), "n": Speculator(model, "ngram", k=6)}
+    pairs = {"d": Speculator(model, noisy(model, 0.2), k=8, compile="on"), "n": Speculator(model, "ngram", k=8)}
     prompts = Workload("w", (PROMPT, PROMPT * 2))
-    *_, trace = record({"d": pairs["d"]}, [prompts], Options(max_new_tokens=20), depth=6)
+    *_, trace = record({"d": pairs["d"]}, [prompts], Options(max_new_tokens=20), depth=8)
     with pytest.raises(ConfigError, match="many tokens"):
         forecast_all(trace, [2, 4], sizes=[1, 2])
-    trace = widened(trace, {"d": pairs["d"]}, 4, 6)
+    trace = widened(trace, {"d": pairs["d"]}, 4, 8)
     result = forecast_all(trace, [2, 4, "auto"], sizes=[1, 4], overlap=True)
     found = {(one.what, one.size): one for one in result.priced}
     assert set(found) == {("oracle", 1), ("PEARL", 1), ("speculative speculative", 1), ("batch", 1), ("batch", 4)}
     best = max(cell.speedup.value for cell in result.cells)
     assert found["oracle", 1].speedup.value > 0.95 * best
     assert found["batch", 4].tokens_per_s > 0
-    *_, other = record({"n": pairs["n"]}, [prompts], Options(max_new_tokens=20), depth=6)
+    *_, other = record({"n": pairs["n"]}, [prompts], Options(max_new_tokens=20), depth=8)
     with pytest.raises(ConfigError, match="no passes"):
         forecast_all(other, [2], overlap=True)
-    assert {one.what for one in forecast_all(widened(other, {"n": pairs["n"]}, 2, 6), [2], sizes=[2]).priced} == {
+    assert {one.what for one in forecast_all(widened(other, {"n": pairs["n"]}, 2, 8), [2], sizes=[2]).priced} == {
         "oracle",
         "batch",
     }

@@ -114,11 +114,6 @@ def test_a_trace_outlives_its_models(tmp_path):
     assert {one.guesses for one in again.rounds["d"]} >= {0, 1, 4, 8} and again.plain
 
 
-def test_what_is_drawn_anew_cannot_be_foreseen():
-    pair = Speculator(random_model(), random_model(seed=2), k=3)
-    with pytest.raises(ConfigError, match="coupled"):
-        pair.foresee(PROMPT, [1, 2], 3, Options(temperature=1.0, verify="ratio"))
+def test_nobody_foresees_for_a_target_alone():
     with pytest.raises(ConfigError, match="name a draft"):
         Speculator(random_model()).foresee(PROMPT, [1, 2], 3)
-    with pytest.raises(ConfigError, match="only one text can be replayed"):
-        next(record({"d": pair}, [], replace(Options(temperature=1.0), verify="block")))

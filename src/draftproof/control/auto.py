@@ -120,12 +120,13 @@ class Run:
         if self._decided == len(rounds):
             return self._k
         for done in rounds[self._seen :]:
-            self._hear(done)
+            self.hear(done)
         self._seen = self._decided = len(rounds)
         self._k = self._choose(len(rounds))
         return self._k
 
-    def _hear(self, done: Round) -> None:
+    def hear(self, done: Round) -> None:
+        """Learn from a round."""
         n = len(done.proposed)
         if not n:
             self._plain.append((done.target_s, done.draft_s + done.target_s + done.overhead_s))
@@ -152,7 +153,7 @@ class Run:
         for written, spent_s in self._new:
             self._won = min(WINNINGS, self._won + written - spent_s / plain_s)
         self._new.clear()
-        survive = self._survive()
+        survive = self.survive()
         if any(self._sums) or (draft_s > 0 and not self._passes):
             return self._stake(at, known, survive)
         best, rate = 0, 1 / plain_s
@@ -169,7 +170,7 @@ class Run:
             return self._rest(at, draft_s + more[0] + overhead_s, plain_s)
         self._look_at, self._gap = -1, 8
         next_one = more[min(best, self.most - 1)] - more[best - 1]
-        self.floor = self._floor(rate * (draft_s + max(0.0, next_one)), survive)
+        self.floor = self.floor_at(rate * (draft_s + max(0.0, next_one)), survive)
         # one more than promises most: the floor ends what is not worth it, and what is gets found out
         return min(self.most, best + 1) if self.floor > 0 else best
 
@@ -197,7 +198,7 @@ class Run:
             return 0
         rate = max(1 / plain_s, self._pace[0] / self._pace[1] if self._pace[1] else 0.0)
         step_s = draft_s + (more[-1] - more[0]) / max(1, self.most - 1)
-        self.floor = self._floor(rate * step_s, survive)
+        self.floor = self.floor_at(rate * step_s, survive)
         return k
 
     def _rest(self, at: int, extra_s: float, plain_s: float) -> int:
@@ -230,10 +231,10 @@ class Run:
         for n in {n for n, _ in self._passes}:
             points[n] = median(seconds for width, seconds in self._passes if width == n)
         overhead_s = max(0.0, median(self._overheads) - (plain_s - one_s)) if self._overheads else 0.0
-        more = [max(0.0, _between(points, k + 1) - one_s) for k in range(1, self.most + 1)]
+        more = [max(0.0, between(points, k + 1) - one_s) for k in range(1, self.most + 1)]
         return plain_s, more, draft_s, overhead_s
 
-    def _survive(self) -> list[float]:
+    def survive(self) -> list[float]:
         """Return the chance that each of the next guesses stands."""
         right, tested = (sum(sum(getattr(book, name)) for book in self._books) for name in ("right", "tested"))
         usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT) if tested else HOPED
@@ -246,7 +247,7 @@ class Run:
             found.append(stands)
         return found
 
-    def _floor(self, worth: float, survive: Sequence[float]) -> float:
+    def floor_at(self, worth: float, survive: Sequence[float]) -> float:
         """Return the confidence in all guesses so far below which another is not worth its cost, `worth` in tokens."""
         if worth <= 0:
             return 0.0
@@ -255,7 +256,7 @@ class Run:
         return float(min(1.0, worth / max(survive[0], 0.05)) ** (1 / power))
 
 
-def _between(points: Mapping[int, float], n: int) -> float:
+def between(points: Mapping[int, float], n: int) -> float:
     """Return the value at `n`, straight between known ones, and on the last slope beyond them."""
     known = sorted(points)
     i = min(max(bisect_left(known, n), 1), len(known) - 1)

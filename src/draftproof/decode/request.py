@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -17,6 +17,9 @@ from draftproof.records import FinishReason, Generation, Round, Seconds, count
 from draftproof.sampling.chance import Chance, SeededChance
 from draftproof.sampling.sampler import Sampler
 from draftproof.verify import JUDGES
+
+Guessing = Generator[Sequence[int], Tensor, Proposal]
+"""Yields what the draft has to stand on, is sent the row of logits behind it, and returns the proposal."""
 
 
 class StopRule(Protocol):
@@ -105,11 +108,16 @@ class Request:
         return [*self.sequence, *self._proposal.tokens], len(self._proposal.tokens) + 1
 
     @property
+    def most(self) -> int:
+        """The most guesses of a round."""
+        return 0 if self._proposer is None else self._controller.most
+
+    @property
     def reserve(self) -> int:
         """Tokens that prompt and text may have together."""
         return len(self.sequence) + self._stop.remaining
 
-    def begin(self, read: Callable[[Sequence[int]], int]) -> None:
+    def begin(self, read: Callable[[Sequence[int]], int], *, introduce: bool = True) -> None:
         """Have the prompt read, all but its last token, by the target and by the proposer.
 
         `read(tokens)` returns how many of these the target held already. Once: a request that has begun goes on; one
@@ -121,19 +129,31 @@ class Request:
             self._started = self._left = self._clock.now()
         try:
             self._reused = read(self.sequence[:-1])
-            if self._controller.next(self._rounds) > 0:
-                self._introduce()
+            if introduce and self._controller.next(self._rounds) > 0:
+                self.introduce(read=True)
             self._ready = True
         finally:
             self._left = self._clock.now()
             self._prompt_s = self._left - self._started
 
-    def _introduce(self) -> None:
-        """Have the proposer read the text; not before it is asked for something, as that takes its time too."""
+    def enter(self, reused: int) -> None:
+        """Begin without reading: whoever drives it has the prompt read, of which `reused` tokens are held, beside other
+        work, and says with `charge` what that took. The proposer begins when it is first asked for something.
+        """
+        self.begin(lambda tokens: reused, introduce=False)
+
+    def charge(self, seconds: float) -> None:
+        """Count so many seconds, which its driver spent on it, as the prompt's."""
+        self._prompt_s += seconds
+        self._waited_s -= seconds
+
+    def introduce(self, *, read: bool) -> None:
+        """Have the proposer begin with the prompt; not before it is asked for something, as that takes its time too."""
         if self._proposer is None or self._introduced:
             return
         try:
-            self._proposer.begin(self.sequence[: self._prompt_tokens], self.reserve)
+            begin = self._proposer.begin if read else getattr(self._proposer, "place", self._proposer.begin)
+            begin(self.sequence[: self._prompt_tokens], self.reserve)
             self._introduced = True
         except Exception as error:  # the text does not need it
             self._proposer = None
@@ -141,25 +161,39 @@ class Request:
 
     def propose(self) -> Proposal:
         """Begin a round: return the guesses that the target has to judge, perhaps none."""
+        for _ in self.proposing(together=False):
+            raise AssertionError("who guesses alone wants nothing read")
+        return self._proposal
+
+    def proposing(self, *, together: bool = True) -> Guessing:
+        """As `propose`, for a driver that runs the draft's passes of several requests together: yields what the draft
+        has to stand on, and is sent the row of logits behind it. An error of that pass is thrown into it.
+        """
         if self._spoiled:
             raise EngineError("this text was interrupted inside a round, and cannot go on; start it again.")
         self._entered = self._clock.now()
         self._waited_s += self._entered - self._left
         self._spoiled = self._sampler is not None and (self._judge.draws or self._sampler.keeps_state)
         self._asked = 0 if self._proposer is None else self._controller.next(self._rounds)
-        self._proposal = self._guessed(max(0, min(self._asked, self._stop.remaining - 1)))
+        k = max(0, min(self._asked, self._stop.remaining - 1))
+        self._proposal = yield from self._guessed(k, together=together)
         self._drafted = self._clock.now()
         return self._proposal
 
-    def _guessed(self, k: int) -> Proposal:
+    def _guessed(self, k: int, *, together: bool) -> Guessing:
         if k > 0:
-            self._introduce()
+            self.introduce(read=not together)
         if self._proposer is None or k == 0:
             return Proposal(())
         try:
             if hasattr(self._proposer, "floor"):
                 self._proposer.floor = getattr(self._controller, "floor", 0.0)
-            offered = self._proposer.propose(self.sequence, k, self._chance.aside(len(self._rounds)))
+            chance = self._chance.aside(len(self._rounds))
+            guessing = getattr(self._proposer, "guessing", None) if together else None
+            if guessing is None:
+                offered: Proposal = self._proposer.propose(self.sequence, k, chance)
+            else:
+                offered = yield from guessing(self.sequence, k, chance)
         except Exception as error:  # whatever it is, the text does not need it
             return Proposal((), fault=f"the proposer failed, and guessed nothing: {brief(error)}")
         return offered.trimmed(k, self._width, self._stop.end_tokens)
@@ -175,17 +209,24 @@ class Request:
                 self._faults[f"the proposer failed when it heard the verdict: {brief(error)}"] = None
 
     def settle(
-        self, rows: Tensor, seconds: float | None = None, beside: int = 0, states: Tensor | None = None
+        self,
+        rows: Tensor,
+        seconds: float | None = None,
+        beside: int = 0,
+        states: Tensor | None = None,
+        drafting: float | None = None,
     ) -> Round:
         """End the round with the target's `rows` `[guesses + 1, width]`: judge, keep, and say what was done.
 
         `seconds` is this request's share of a pass that it shared with `beside` rows of others; None: the time since
         the guesses were made. `states` are the final hidden states of the pass's tokens, `[guesses + 1, hidden]` or
-        more before them, for a proposer that wants them.
+        more before them, for a proposer that wants them. `drafting` is its share of draft passes for several.
         """
         verified = self._clock.now()
         target_s = verified - self._drafted if seconds is None else seconds
-        self._waited_s += verified - self._drafted - target_s
+        drafted_s = self._drafted - self._entered
+        draft_s = drafted_s if drafting is None else drafting
+        self._waited_s += verified - self._drafted - target_s + drafted_s - draft_s
         proposal = self._proposal
         view = Rows(rows, self.sequence, proposal.tokens, self._sampler, self._stop.end_tokens)
         verdict = self._judge.judge(view, proposal, self._chance)
@@ -207,7 +248,7 @@ class Request:
                 tokens=tuple(kept),
                 cut=len(allowed) - len(kept),
                 draft_passes=proposal.passes,
-                draft_s=self._drafted - self._entered,
+                draft_s=draft_s,
                 target_s=target_s,
                 overhead_s=self._left - verified,
                 logprobs=None if logprobs is None else logprobs[: len(kept)],

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from draftproof.control import Controller, controller_of, reproducible
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
+from draftproof.decode.stop import Stop
 from draftproof.engines.pair import ModelPair
 from draftproof.engines.prompt import Messages
 from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, stop_of
@@ -17,10 +18,9 @@ from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.exchange import Proposal
 from draftproof.options import Options
-from draftproof.propose.base import Foresight, Proposer, Terms
+from draftproof.propose.base import Foresight, Terms
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
-from draftproof.sampling.sampler import RowSampler
 
 ROWS = 128
 """Rows of logits that are looked at together."""
@@ -92,37 +92,46 @@ class Speculator(ModelPair):
         wanted = Options.of(options, **changes).seeded()
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
         ids = self.encode(prompt, chat=chat, **talk)
+        controller = self.controller_for(wanted, k)
+        rule, parts = self.parts_of(ids, wanted, controller, sample, processors)
+        session = self._plain_session if controller.most == 0 else self._target_session
+        return Stream(Decoding(session, ids, k=controller, **parts), rule)
+
+    def controller_for(self, wanted: Options, k: int | str | Controller | None) -> Controller:
+        """Return what chooses the guesses of a request's rounds. Raises `ConfigError`."""
         controller = self._controller if k is None else controller_of(k)
         if not wanted.same_text:
             controller = reproducible(controller)
         most = controller.most
-        session = self._plain_session if most == 0 else self._target_session
         if self.numerics.shape is not None and most > self.k:
             raise ConfigError(
                 f"k is {most}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with "
                 f"k={most}, or with numerics='fast'."
             )
+        return controller
+
+    def parts_of(
+        self,
+        ids: Sequence[int],
+        wanted: Options,
+        controller: Controller,
+        sample: int = 0,
+        processors: Sequence[Processor] = (),
+    ) -> tuple[Stop, dict[str, Any]]:
+        """Return what ends a request's text, and everything else that a `Request` takes. Raises `ConfigError`."""
+        session = self._target_session
         sampler = sampler_of(self.target, session.width, wanted, len(ids), sample, processors)
         rule = stop_of(self.target, ids, wanted, session.window)
-        proposer = self._proposer(session.width, wanted, sampler) if most else None
-        decoding = Decoding(
-            session,
-            ids,
-            proposer=proposer,
-            k=controller,
-            stop=rule,
-            clock=self.clock,
-            sampler=sampler,
-            logprobs=wanted.top_logprobs if wanted.logprobs else None,
-            seed=None if wanted.rule == "greedy" else wanted.seed,
-            sample=sample,
-        )
-        return Stream(decoding, rule)
-
-    def _proposer(self, width: int, options: Options, sampler: RowSampler) -> Proposer | None:
-        if self._making is None:
-            return None
-        return self._making(Terms(width, frozenset(end_tokens_for(self.target, options)), sampler))
+        terms = Terms(session.width, frozenset(end_tokens_for(self.target, wanted)), sampler)
+        return rule, {
+            "proposer": None if self._making is None or controller.most == 0 else self._making(terms),
+            "stop": rule,
+            "clock": self.clock,
+            "sampler": sampler,
+            "logprobs": wanted.top_logprobs if wanted.logprobs else None,
+            "seed": None if wanted.rule == "greedy" else wanted.seed,
+            "sample": sample,
+        }
 
     def foresee(
         self, prompt: Sequence[int], text: Sequence[int], depth: int, options: Options | None = None, sample: int = 0

@@ -77,7 +77,9 @@ class ModelPair:
         self.notes: list[str] = [*self.target.notes, *doubt_end(self.target.tokenizer, self.target.end_tokens)]
         padded = self.target.decoder is None and numerics != "fast"
         # a padded pass costs its whole shape, however many guesses a round then has
-        self._controller = Auto(most=USUAL_K) if k == "auto" and padded else controller_of(k)
+        self._controller: Controller = controller_of(k)
+        if k == "auto" and padded:
+            self._controller = Auto(most=USUAL_K)
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)
@@ -157,6 +159,16 @@ class ModelPair:
         """Most tokens the draft will read, or None without a draft or a limit."""
         return None if self._model is None else self._model.session.window
 
+    @property
+    def target_session(self) -> ModelSession:
+        """What reads the target's texts; `another()` of it has a cache of its own."""
+        return self._target_session
+
+    @property
+    def draft_session(self) -> ModelSession | None:
+        """The same of the draft model, where one guesses."""
+        return None if self._model is None else self._model.session
+
     def encode(
         self,
         prompt: str | Sequence[int] | None = None,
@@ -193,6 +205,15 @@ class ModelPair:
             model = {"draft_context": self.draft_context, "draft_window": self.draft_window}
         guesser = self._making if self._model is None else self._model.loaded
         return type(self)(self.target, guesser, k, numerics=self._asked_numerics, clock=self.clock, **model)
+
+    def pass_times(self, sizes: Sequence[int], repeats: int = 2) -> tuple[dict[int, float], dict[int, float]]:
+        """Return seconds of the target's passes over so many tokens, and of the draft's if there is one; the first pass
+        of each size is a warm-up."""
+        found = []
+        for session in (self._target_session, self.draft_session):
+            fitting = [n for n in sizes if session is not None and (session.window is None or n < session.window)]
+            found.append({} if session is None else warm_up(session.another(), fitting, 8, repeats, self.clock))
+        return found[0], found[1]
 
     def warm_up(self, prompt_tokens: int = 8, repeats: int = 2) -> None:
         """Run passes of the shapes that a request uses, so that first-time costs fall outside what is measured.

@@ -109,6 +109,33 @@ class PositionCache(Cache):  # type: ignore[misc]
         """Where the states lie in memory; nothing before the first pass."""
         return tuple(layer.keys.data_ptr() for layer in self.layers if layer.is_initialized)
 
+    @property
+    def capacity(self) -> int:
+        """Slots that there is memory for."""
+        return max((layer.keys.shape[2] for layer in self.layers if layer.is_initialized), default=0)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it has."""
+        known = [states for one in self.layers if one.is_initialized for states in (one.keys, one.values)]
+        return sum(states.numel() * states.element_size() for states in known)
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory that a slot takes; 0 before the first pass."""
+        return self.bytes // self.capacity if self.capacity else 0
+
+    def copy(self, slots: int) -> PositionCache:
+        """Return a cache of its own that holds the first so many slots."""
+        twin = PositionCache(self._padding, stepwise=self._stepwise)
+        for layer in self.layers:
+            own = _Layer(twin.standing)
+            if layer.is_initialized:
+                own.keys, own.values = (_grown(s[:, :, :slots], s.shape[2]) for s in (layer.keys, layer.values))
+                own.is_initialized = True
+            twin.layers.append(own)
+        return twin
+
     def reserve(self, positions: int) -> None:
         """Expect a text of this many tokens; far more room than that is given back."""
         for layer in self.layers:

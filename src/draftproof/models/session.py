@@ -138,6 +138,12 @@ class ModelSession:
         twin._lock, twin._whole = threading.Lock(), Whole()
         return twin
 
+    def branch(self, count: int) -> ModelSession:
+        """Return a session for another request, which holds a copy of this one's first `count` tokens."""
+        twin = self.another()
+        twin.cache, twin.held = self.cache.copy(count), self.held[:count]
+        return twin
+
     def forget(self) -> None:
         with self._lock:
             self.held = []

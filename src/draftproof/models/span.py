@@ -21,6 +21,25 @@ class Cache(Protocol):
         """
         ...
 
+    @property
+    def capacity(self) -> int:
+        """Slots that there is memory for."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it has."""
+        ...
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory that a slot takes; 0 where that is not known yet."""
+        ...
+
+    def copy(self, slots: int) -> Cache:
+        """Return a cache of its own that holds the first so many slots."""
+        ...
+
     def move(self, slots: Sequence[int], start: int) -> None:
         """Put what lies in `slots`, in their order, into the slots `start`, `start` + 1, …: of a tree the path that was
         kept, behind the text before."""

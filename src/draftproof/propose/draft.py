@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 from draftproof.errors import EngineError
 from draftproof.exchange import Proposal, Verdict
@@ -65,30 +65,71 @@ class Draft:
         self.floor = 0.0
 
     def begin(self, prompt: Sequence[int], reserve: int) -> None:
+        if before := self.place(prompt, reserve):
+            self.session.read(before)
+
+    def place(self, prompt: Sequence[int], reserve: int) -> Sequence[int]:
+        """Begin without reading, for a driver that runs the draft's passes; return what there is to stand on."""
         to_come = max(0, reserve - len(prompt))
         self._context = self._asked or max(DRAFT_CONTEXT, DRAFT_CONTEXT_PER_TOKEN * to_come)
         self._start = max(0, len(prompt) - self._context)
         self._looked = self._start
-        view = self._view(prompt)
-        before = view[:-1]
-        if self.session.begin(before, reserve - self._start) < len(before):
-            self.session.read(before)
+        before = self.view(prompt)[:-1]
+        return before if self.session.begin(before, reserve - self._start) < len(before) else ()
 
     def hear(self, proposal: Proposal, verdict: Verdict, states: Any) -> None:
         """What the target kept is read off the text of the next round."""
 
     def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:
-        view = self._view(sequence)
-        window = self.session.window
-        count = k if window is None else min(k, window - len(view) + 1)
-        if not view or count <= 0:
+        view, count = self._asked_for(sequence, k)
+        if count <= 0:
             return Proposal((), fault=self._missing(), source=SOURCE)
-        if self._sampler is not None:
-            return self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead(), chance)
-        return self._likeliest(view, count)
+        if self._sampler is None:
+            return self._likeliest(view, count)
+        guessing = self._sample(sequence, len(sequence) - len(view), count, self._sampler.look_ahead(), chance)
+        try:
+            wanted = next(guessing)
+            while True:
+                wanted = guessing.send(self.session.read(wanted)[-1])
+        except StopIteration as done:
+            return cast("Proposal", done.value)
+
+    def guessing(self, sequence: Sequence[int], k: int, chance: Chance) -> Generator[Sequence[int], Any, Proposal]:
+        """As `propose`, for a driver that runs the draft's passes of several requests together: yields what `session`
+        has to stand on, and is sent the row of logits behind it.
+        """
+        view, count = self._asked_for(sequence, k)
+        if count <= 0:
+            return Proposal((), fault=self._missing(), source=SOURCE)
+        if self._sampler is None:
+            return (yield from self._step(view, count))
+        ahead = self._sampler.look_ahead()
+        return (yield from self._sample(sequence, len(sequence) - len(view), count, ahead, chance))
+
+    def _asked_for(self, sequence: Sequence[int], k: int) -> tuple[Sequence[int], int]:
+        """Return the view to guess from, and how many guesses it allows."""
+        view = self.view(sequence)
+        window = self.session.window
+        return view, (k if window is None else min(k, window - len(view) + 1)) if view else 0
+
+    def _step(self, view: Sequence[int], count: int) -> Generator[Sequence[int], Any, Proposal]:
+        """Choose as `session.write` does, a pass at a time."""
+        tokens: list[int] = []
+        sure: list[float] = []
+        stays = 1.0
+        while len(tokens) < count and stays >= self.floor and not (tokens and tokens[-1] in self._end_tokens):
+            row = (yield [*view, *tokens]).float()
+            best, token = row.max(dim=-1)
+            tokens.append(int(token))
+            sure.append(float((best - row.logsumexp(dim=-1)).exp()))
+            stays *= sure[-1] if isfinite(sure[-1]) else 0.0
+        return self._offer(tokens, sure)
 
     def _likeliest(self, view: Sequence[int], count: int) -> Proposal:
-        tokens, sure = self.session.write(view, count, self._end_tokens, self.floor)
+        return self._offer(*self.session.write(view, count, self._end_tokens, self.floor))
+
+    def _offer(self, tokens: Sequence[int], sure: Sequence[float]) -> Proposal:
+        """Return of the likeliest tokens, one pass each, what can be offered."""
         guesses: list[int] = []
         fault = self._missing()
         for token, share in zip(tokens, sure, strict=True):
@@ -119,7 +160,7 @@ class Draft:
         begin = self._start
         if (self._sampler is not None and not draws) or (window is not None and len(whole) - begin + depth > window):
             return None
-        view = self._view(whole)
+        view = self.view(whole)
         if self._start != begin or self._unknown is not None:
             return None
         if draws:
@@ -164,7 +205,9 @@ class Draft:
         assert self._sampler is not None
         return _without(self._sampler.law(row, text), self._never)
 
-    def _sample(self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance) -> Proposal:
+    def _sample(
+        self, sequence: Sequence[int], start: int, count: int, sampler: Sampler, chance: Chance
+    ) -> Generator[Sequence[int], Any, Proposal]:
         text = list(sequence)
         laws: list[Any] | None = [] if JUDGES[sampler.rule].draws else None
         confidence: list[float] = []
@@ -172,7 +215,7 @@ class Draft:
         while passes < count and stays >= self.floor and not (passes and text[-1] in self._end_tokens):
             if text[-1] >= self.session.width:
                 break  # the request's transforms chose a token that the draft does not know
-            row = self.session.read(text[start:])[-1]
+            row = yield text[start:]
             passes += 1
             try:
                 if laws is None:
@@ -195,7 +238,7 @@ class Draft:
         guesses = tuple(text[len(sequence) :])
         return Proposal(guesses, passes, fault, laws, SOURCE, tuple(confidence))
 
-    def _view(self, text: Sequence[int]) -> Sequence[int]:
+    def view(self, text: Sequence[int]) -> Sequence[int]:
         """Return the end of `text` that the draft stands on, perhaps nothing; it may begin later than before.
 
         Where it begins hangs on the text alone, and not on where rounds ended before.

@@ -56,13 +56,13 @@ def priced_tables(result: ForecastResult) -> list[Grid]:
         found.append(grid("priced, not run: × plain decoding", [*columns, Column("speedup (90 %)")], rows))
     batches = [one for one in result.priced if one.what == "batch"]
     if batches:
-        rows = [
+        together = [
             (one.workload, names[one.draft], f"{one.size}", f"{one.k}", _interval(one.speedup), _pace(one.tokens_per_s))
             for one in batches
         ]
         columns = [Column("workload", left=True), Column("draft", left=True), Column("at once"), Column("best k")]
         columns += [Column("× plain, as many at once (90 %)"), Column("tokens/s in all")]
-        found.append(grid("priced, not run: texts at once", columns, rows))
+        found.append(grid("priced, not run: texts at once", columns, together))
     return found
 
 

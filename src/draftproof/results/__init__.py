@@ -17,6 +17,7 @@ from draftproof.results.files import write_bytes as write_bytes
 from draftproof.results.files import write_text as write_text
 from draftproof.results.forecast import ForecastCell as ForecastCell
 from draftproof.results.forecast import ForecastResult as ForecastResult
+from draftproof.results.forecast import PricedCell as PricedCell
 from draftproof.results.kinds import CALLED_DIFFERENT as CALLED_DIFFERENT
 from draftproof.results.kinds import AnyResult as AnyResult
 from draftproof.results.kinds import CertifyResult as CertifyResult

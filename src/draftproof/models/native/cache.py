@@ -34,6 +34,24 @@ class NativeCache:
         if slots > self.capacity:
             self._resize(room_for(slots))
 
+    @property
+    def bytes(self) -> int:
+        """Memory that it has."""
+        return self._data.numel()
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory that a slot takes."""
+        layers, both, kv_heads, head_dim = self.decoder.kv_shape
+        return int(layers * both * kv_heads * head_dim * self.decoder.dtype.itemsize)
+
+    def copy(self, slots: int) -> NativeCache:
+        """Return a cache of its own that holds the first so many slots."""
+        twin = NativeCache(self.decoder)
+        twin.need(slots)
+        twin._take(self._states(), slots)
+        return twin
+
     def move(self, slots: Sequence[int], start: int) -> None:
         """Put what lies in `slots`, in their order, into the slots from `start` on."""
         keys, values = self._states()
@@ -60,7 +78,12 @@ class NativeCache:
         self._data = torch.zeros((layers, both, kv_heads, size), dtype=torch.uint8)
         self.capacity = capacity
         if old:
-            keys, values = self._states()
-            keys[:, :, : kept // LANES] = old[0][:, :, : kept // LANES]
-            steps = kept // keys.shape[-1]
-            values[:, :, :, :steps] = old[1][:, :, :, :steps]
+            self._take(old, kept)
+
+    def _take(self, states: tuple[torch.Tensor, ...], slots: int) -> None:
+        """Copy the first so many slots, up to a whole panel, from another cache's states."""
+        keys, values = self._states()
+        panels = -(-slots // LANES)
+        keys[:, :, :panels] = states[0][:, :, :panels]
+        steps = panels * LANES // keys.shape[-1]
+        values[:, :, :, :steps] = states[1][:, :, :, :steps]
