@@ -12,6 +12,7 @@ from draftproof.bench.forecast import forecast_all
 from draftproof.bench.record import record
 from draftproof.bench.wide import widened
 from draftproof.control import Fixed
+from draftproof.engines.foresee import foresee
 from draftproof.forecast.expect import expect, survival
 from draftproof.forecast.overlap import fan_out, pearl, saguaro
 from draftproof.forecast.replay import replay
@@ -95,7 +96,7 @@ def test_a_proposer_that_draws_and_says_not_from_what_is_refused():
     model = random_model()
     pair = Speculator(model, noisy(model, 0.2), k=3, draft_window=20)
     with pytest.raises(ConfigError, match="draws its guesses"):
-        pair.foresee(PROMPT, [1, 2] * 20, 3, Options(temperature=1.0, verify="ratio", max_new_tokens=40))
+        foresee(pair, PROMPT, [1, 2] * 20, 3, Options(temperature=1.0, verify="ratio", max_new_tokens=40))
 
 
 class Cheap:

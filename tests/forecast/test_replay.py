@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof import ConfigError, Options, Speculator
 from draftproof.bench.record import InTurn, record
+from draftproof.engines.foresee import foresee
 from draftproof.forecast.replay import replay
 from draftproof.forecast.trace import read_trace, write_trace
 from draftproof.results import Workload
@@ -116,4 +115,4 @@ def test_a_trace_outlives_its_models(tmp_path):
 
 def test_nobody_foresees_for_a_target_alone():
     with pytest.raises(ConfigError, match="name a draft"):
-        Speculator(random_model()).foresee(PROMPT, [1, 2], 3)
+        foresee(Speculator(random_model()), PROMPT, [1, 2], 3)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from draftproof.bench.turns import take_turns
+from draftproof.engines.foresee import foresee
 from draftproof.engines.local import Speculator
 from draftproof.engines.ours import Ours
 from draftproof.engines.request import end_tokens_for
@@ -188,7 +189,7 @@ def _write(
 
 def _foresee(pair: Speculator, ids: Sequence[int], text: Sequence[int], options: Options, depth: int) -> Told:
     pair.forget()
-    told = pair.foresee(ids, text, depth, options)
+    told = foresee(pair, ids, text, depth, options)
     offers = tuple(Offer(one.tokens, one.confidence, one.passes) for one in told.offers)
     return Told(offers, told.prompt_s, told.ranks, tuple(min(one, sys.float_info.max) for one in told.odds))
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.batch import KS as BATCH_KS
+from draftproof.cli.batch import bench_batches, read_sizes
 from draftproof.cli.options import RecipeFile, read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
 from draftproof.reading import STANDARD, read_text
@@ -35,6 +37,9 @@ def bench(
     only: Annotated[str | None, typer.Option(help="Names of the workloads to run, with commas; default all.")] = None,
     limit: Annotated[int | None, typer.Option(help="Prompts of each workload at most.")] = None,
     repeats: Annotated[int, typer.Option(help="Times every prompt is written by every arm.")] = 3,
+    batch: Annotated[
+        str | None, typer.Option(help=f"Measure so many texts at once instead, with commas; --k is then {BATCH_KS}.")
+    ] = None,
     engine: Annotated[str, typer.Option(help="hf-assisted runs transformers' own beside ours.")] = "draftproof",
     json_file: Annotated[
         Path | None,
@@ -54,6 +59,14 @@ def bench(
         how = {"k": one_k, **settings}
         shell.check_models(target, draft, **how)
         shell.check_json(json_file)
+        if batch is not None:
+            sizes, sweep = read_sizes(batch), read_ks(",".join(ks or [BATCH_KS]))
+            texts = read_prompts(workload, only, limit)
+            compiled = "wait" if settings["compile"] == "auto" else settings["compile"]
+            most = max((k for k in sweep if isinstance(k, int)), default=8)
+            pair = shell.load(progress, target, draft, **{**how, "k": max(most, 8), "compile": compiled})
+            bench_batches(progress, pair, (target, draft), texts, wanted, sizes, sweep, repeats, json_file)
+            return
         from draftproof.bench.engines import ALONE
         from draftproof.bench.plan import Plan
 

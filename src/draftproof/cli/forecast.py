@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.batch import read_sizes
 from draftproof.cli.bench import KS, read_ks, read_prompts
 from draftproof.cli.options import read_options, with_options, with_settings
 from draftproof.errors import ConfigError, ResultError
@@ -113,13 +113,6 @@ def forecast(
                     result = checked
                     shell.write_json(result, None if json_file == STANDARD else json_file)
         _conclude(result, json_file)
-
-
-def read_sizes(text: str, name: str = "--batch") -> list[int]:
-    """Return numbers of texts at once, from a switch. Raises `ConfigError`."""
-    if not re.fullmatch(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*", text):
-        raise ConfigError(f"{name} is {text!r}; give whole numbers from 1, with commas, such as 1,2,4,8.")
-    return sorted({int(one) for one in text.split(",")})
 
 
 def read_costs(path: Path) -> PreconditionResult:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import shell
+from draftproof.cli.batch import write_prompts
+from draftproof.cli.bench import read_prompts
 from draftproof.cli.options import RecipeFile, doubt_escapes, read_options, with_options, with_settings
 from draftproof.cli.prompts import CHAT_HELP, MESSAGES_HELP, read_messages, read_prompt, render
+from draftproof.errors import ConfigError
 from draftproof.reading import STANDARD
 from draftproof.settings import SETTINGS
 
@@ -37,6 +40,16 @@ def run(
     ] = None,
     chat: Annotated[bool, typer.Option("--chat", help=CHAT_HELP)] = False,
     messages_file: Annotated[Path | None, typer.Argument(metavar="[MESSAGES]", help=MESSAGES_HELP)] = None,
+    prompts_file: Annotated[
+        Path | None, typer.Option("--prompts", help="File of prompts, as --workload of bench: all are written at once.")
+    ] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="File for their texts, a line of JSON each; goes on where it ends.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(help="Texts of --prompts that share passes at most.")] = 16,
+    memory: Annotated[
+        int | None, typer.Option(help="Bytes that the caches of --prompts may have; texts wait for room.")
+    ] = None,
     n: Annotated[int, typer.Option(help="Texts to write, each from its own stream of chance.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help=shell.JSON_HELP)] = None,
     text_file: Annotated[
@@ -52,6 +65,26 @@ def run(
     with shell.errors_in_one_line() as progress:
         wanted = read_options(options)
         shell.check_counts(repeats=repeats, n=n)
+        if prompts_file is not None:
+            given: dict[str, Any] = {
+                "--prompt": prompt,
+                "--prompt-file": prompt_file,
+                "MESSAGES": messages_file,
+                "--json": json_file,
+            }
+            given |= {"--text": text_file, "--n": n if n != 1 else None}
+            if other := next((name for name, value in given.items() if value is not None), None):
+                raise ConfigError(f"{other} is for one prompt, and --prompts names many; leave one of them out.")
+            if out_file is None:
+                raise ConfigError("--prompts needs a file for the texts; give --out FILE.jsonl.")
+            shell.check_counts(at_once=at_once, **({} if memory is None else {"memory": memory}))
+            shell.check_models(target, draft, **settings)
+            workloads = read_prompts(prompts_file, None, None)
+            pair = shell.load(progress, target, draft, **settings)
+            write_prompts(progress, pair, workloads, wanted, out_file, at_once=at_once, memory=memory)
+            return
+        if out_file is not None:
+            raise ConfigError("--out is for the texts of --prompts; for one text use --text or --json.")
         talk = read_messages(chat, messages_file, prompt, prompt_file)
         text = "" if talk else read_prompt(prompt, prompt_file)
         shell.check_models(target, draft, **settings)
@@ -59,11 +92,14 @@ def run(
         from draftproof.results import Recipe
 
         speculator = shell.load(progress, target, draft, **settings)
+        from draftproof.control import policy_of
+
+        chosen = speculator.controller_for(wanted, None)
         recipe = Recipe(
             target=target,
             draft=draft,
-            k=speculator.k,
-            policy=speculator.policy,
+            k=chosen.most,
+            policy=policy_of(chosen),
             prompt=render(speculator.target.tokenizer, talk) if talk else text,
             chat=chat,
             options=wanted,

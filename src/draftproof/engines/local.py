@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from draftproof.control import Controller, controller_of, reproducible
 from draftproof.decode.divergence import attribute, describe, same_text
 from draftproof.decode.loop import Decoding
 from draftproof.decode.stop import Stop
+from draftproof.engines.batch import AT_ONCE, Batch, write_many
 from draftproof.engines.pair import ModelPair
 from draftproof.engines.prompt import Messages
 from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, stop_of
 from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
-from draftproof.exchange import Proposal
 from draftproof.options import Options
-from draftproof.propose.base import Foresight, Terms
+from draftproof.propose.base import Terms
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
-
-ROWS = 128
-"""Rows of logits that are looked at together."""
-
-
-class Foreseen(NamedTuple):
-    """What would be guessed in the place of every token of a text."""
-
-    offers: tuple[Proposal, ...]
-    ranks: tuple[int, ...]
-    """As in `propose.base.Foresight`."""
-    odds: tuple[float, ...]
-    """Where guesses are drawn, and `offers` is empty: how much likelier than the target the draft held each token."""
-    prompt_s: float
-    """Seconds that the proposer took over the prompt."""
 
 
 class Speculator(ModelPair):
@@ -133,54 +117,6 @@ class Speculator(ModelPair):
             "sample": sample,
         }
 
-    def foresee(
-        self, prompt: Sequence[int], text: Sequence[int], depth: int, options: Options | None = None, sample: int = 0
-    ) -> Foreseen:
-        """Return what would be guessed, at most `depth` tokens, in the place of every token of `text`, which the target
-        wrote behind `prompt` (token ids) with these options.
-
-        A round of the loop that stands there and asks for no more makes the same guesses; under the rules that draw
-        them, the odds say how likely each token would have been guessed and kept. Raises `ConfigError`, also for
-        proposers that draw guesses and cannot say from what.
-        """
-        wanted = Options.of(options).seeded()
-        session = self._target_session
-        ends = end_tokens_for(self.target, wanted)
-        terms = Terms(
-            session.width, frozenset(ends), sampler_of(self.target, session.width, wanted, len(prompt), sample)
-        )
-        if self._making is None:
-            raise ConfigError("nobody guesses here; name a draft.")
-        proposer = self._making(terms)
-        window = self.target_window
-        reserve = len(prompt) + wanted.max_new_tokens
-        reserve = reserve if window is None else min(reserve, window)
-        started = self.clock.now()
-        proposer.begin(prompt, reserve)
-        prompt_s = self.clock.now() - started
-        told: Foresight | None = getattr(proposer, "foresee", lambda *_: None)(prompt, text, depth)
-        if told is None:
-            proposer = self._making(terms)
-            proposer.begin(prompt, reserve)
-            places = [[*prompt, *text[:i]] for i in range(len(text))]
-            assert terms.sampler is not None
-            told = Foresight(
-                tuple(proposer.propose(at, depth, terms.sampler.chance.aside(i)) for i, at in enumerate(places))
-            )
-            if any(one.q is not None for one in told.offers):
-                raise ConfigError(f"{self.guesses_by} draws its guesses, and these cannot be foreseen one by one.")
-        offers = tuple(one.trimmed(depth, session.width, ends) for one in told.offers)
-        odds: list[float] = []
-        if told.shares:
-            own = sampler_of(self.target, session.width, wanted, len(prompt), sample)
-            for i, (token, share) in enumerate(zip(text, told.shares, strict=True)):
-                if i % ROWS == 0:
-                    ahead = text[: i + ROWS][:-1]
-                    rows = session.read([*prompt, *ahead], len(ahead) - i + 1)
-                chance = float(own.law(rows[i % ROWS], [*prompt, *text[:i]])[token])
-                odds.append(share / chance if chance > 0 else inf)
-        return Foreseen(offers, told.ranks, tuple(odds), prompt_s)
-
     def generate(
         self,
         prompt: str | Sequence[int] | None = None,
@@ -218,6 +154,32 @@ class Speculator(ModelPair):
             raise DivergenceError(describe(found, self.target))
         return replace(generation, identical=True)
 
+    def generate_many(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        options: Options | None = None,
+        *,
+        chat: bool = False,
+        k: int | str | Controller | None = None,
+        at_once: int = AT_ONCE,
+        memory: int | None = None,
+        processors: Sequence[Processor] = (),
+        **changes: Any,
+    ) -> list[Generation]:
+        """Write a text after each prompt, `at_once` of them in shared passes; return the records in their order.
+
+        Compiled, and under fixed numerics, each is the text that `generate` writes, bit for bit. Seconds in a record
+        are the text's shares of passes. `memory` is how many bytes the caches may have. `engines.batch.Batch` hands texts
+        out while they are written, takes others with options of their own, and goes on where one fails; here the first
+        error is raised when the others are done.
+        """
+        batch = Batch(self, at_once=at_once, memory=memory)
+        given: dict[str, Any] = {"chat": chat, "k": k, "processors": processors, **changes}
+        texts = dict(write_many(batch, prompts, options, **given))
+        if failed := next((text.error for _, text in sorted(texts.items()) if text.error is not None), None):
+            raise failed
+        return [texts[i].generation for i in range(len(prompts))]
+
     def samples(
         self,
         prompt: str | Sequence[int] | None = None,
@@ -235,7 +197,8 @@ class Speculator(ModelPair):
     ) -> list[Generation]:
         """Write `n` texts after `prompt`, each from its own stream of chance; the rest is as in `generate`.
 
-        The first is the text that `generate` writes with the same seed.
+        The first is the text that `generate` writes with the same seed. Compiled, and without `check`, they share
+        passes, and the prompt is read once.
         """
         if not isinstance(n, int) or n < 1:
             raise ConfigError(f"n is {n!r}; it must be a whole number, at least 1.")
@@ -244,7 +207,16 @@ class Speculator(ModelPair):
         wanted = Options.of(options, **changes).seeded()
         talk: Any = {"messages": messages, "tools": tools, "continue_final_message": continue_final_message}
         ids = self.encode(prompt, chat=chat, **talk)
-        given: dict[str, Any] = {"k": k, "check": check, "processors": processors}
+        given: dict[str, Any] = {"k": k, "processors": processors}
+        if not check and n > 1 and self.target.decoder is not None:
+            batch = Batch(self)
+            texts = [batch.add(ids, wanted, sample=i, **given) for i in range(n)]
+            while batch.busy:
+                batch.step()
+            if failed := next((text.error for text in texts if text.error is not None), None):
+                raise failed
+            return [text.generation for text in texts]
+        given["check"] = check
         return [self.generate(ids, wanted, sample=i, **given) for i in range(n)]
 
     def attribute(

@@ -79,7 +79,7 @@ class ModelPair:
         # a padded pass costs its whole shape, however many guesses a round then has
         self._controller: Controller = controller_of(k)
         if k == "auto" and padded:
-            self._controller = Auto(most=USUAL_K)
+            self._controller = cast("Controller", Auto(most=USUAL_K))
         self.numerics = settle_numerics(numerics, self.target, self.k, alone=draft is None or self.k == 0)
         self._plain_session = self._session(self.numerics.shape)
         self._target_session = self._session(self.numerics.shape)

@@ -61,7 +61,7 @@ def priced_tables(result: ForecastResult) -> list[Grid]:
             for one in batches
         ]
         columns = [Column("workload", left=True), Column("draft", left=True), Column("at once"), Column("best k")]
-        columns += [Column("× plain, as many at once (90 %)"), Column("tokens/s in all")]
+        columns += [Column("× plain (90 %)"), Column("tokens/s")]
         found.append(grid("priced, not run: texts at once", columns, together))
     return found
 

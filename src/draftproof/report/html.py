@@ -11,12 +11,13 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from draftproof.records import Generation, Machine
-from draftproof.report import bench_summary, certificate, charts, forecast, forecast_charts, summary, tables
+from draftproof.report import batch, bench_summary, certificate, charts, forecast, forecast_charts, summary, tables
 from draftproof.report.grid import Grid
 from draftproof.report.names import drafts_of, short
 from draftproof.report.terminal import endings, ledger, verdict
 from draftproof.results import (
     AnyResult,
+    BatchResult,
     BenchResult,
     CertifyResult,
     DraftsResult,
@@ -83,6 +84,8 @@ def _section(name: str, result: AnyResult) -> Section:
         section = _bench(result)
     elif isinstance(result, CertifyResult):
         section = _certify(result)
+    elif isinstance(result, BatchResult):
+        section = _batch(result)
     elif isinstance(result, ForecastResult):
         section = _forecast(result)
     else:
@@ -214,6 +217,17 @@ def _forecast(result: ForecastResult) -> Section:
     if any(cell.measured for cell in result.cells):
         section.tables.append(forecast.check_table(result))
         section.charts.append(_html(forecast_charts.against_measured(result)))
+    return section
+
+
+def _batch(result: BatchResult) -> Section:
+    section = Section(f"Texts at once: {short(result.target)} with {short(result.draft)}")
+    section.verdicts += batch.verdicts(result)
+    section.facts.append(f"{result.options.max_new_tokens} tokens each, {result.repeats} interleaved repeats")
+    section.facts += [said] if (said := result.options.describe()) else []
+    section.warnings += list(result.notes)
+    section.tables.append(batch.batch_table(result))
+    section.charts += [_html(figure) for figure in (batch.pays(result), batch.by_size(result))]
     return section
 
 

@@ -2,6 +2,8 @@
 
 from draftproof.results.base import SCHEMA_VERSION as SCHEMA_VERSION
 from draftproof.results.base import Result as Result
+from draftproof.results.batch import BatchCell as BatchCell
+from draftproof.results.batch import BatchResult as BatchResult
 from draftproof.results.bench import OURS as OURS
 from draftproof.results.bench import Arm as Arm
 from draftproof.results.bench import BenchResult as BenchResult

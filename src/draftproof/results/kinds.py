@@ -8,6 +8,7 @@ from typing import Any, Literal
 from draftproof.options import Options
 from draftproof.records import Divergence, Generation, Interval, Placement
 from draftproof.results.base import Result
+from draftproof.results.batch import BatchResult
 from draftproof.results.bench import BenchResult, DraftsResult
 from draftproof.results.forecast import ForecastResult
 from draftproof.results.passes import OnePassResult, PreconditionResult
@@ -123,4 +124,13 @@ class CertifyResult(Result):
     kind: Literal["certify"] = "certify"
 
 
-AnyResult = CertifyResult | RunResult | OnePassResult | PreconditionResult | BenchResult | DraftsResult | ForecastResult
+AnyResult = (
+    CertifyResult
+    | RunResult
+    | OnePassResult
+    | PreconditionResult
+    | BenchResult
+    | BatchResult
+    | DraftsResult
+    | ForecastResult
+)

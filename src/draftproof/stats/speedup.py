@@ -73,6 +73,15 @@ def _from_repeats(pairs: Sequence[tuple[Answer, Answer]]) -> Interval | None:
     return Interval(*(float(np.exp(at)) for at in (value, value - wide, value + wide)))
 
 
+def of_ratios(ratios: Sequence[float]) -> Interval | None:
+    """Return the mean of ratios of whole runs, taken in pairs, with a 95 % interval; None of a single one."""
+    if len(ratios) < 2:
+        return None
+    logs = np.log(ratios)
+    wide = stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
+    return Interval(*(float(np.exp(at)) for at in (logs.mean(), logs.mean() - wide, logs.mean() + wide)))
+
+
 def _durations(generations: Sequence[Generation]) -> tuple[Floats, Floats]:
     """Return, for every round and every reading of a prompt, its usual seconds and actual / usual."""
     groups: dict[tuple[tuple[int, ...], int], list[float]] = {}
