@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context control fuzz clean
+.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context control fuzz schedules clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -54,6 +54,10 @@ format: $(READY) ## rewrite the sources in the project's format
 CASES ?= 10000
 fuzz: $(READY) ## random requests with speculation on and off: CASES of them, compared token by token
 	@DRAFTPROOF_FUZZ=$(CASES) OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_fuzz.py --timeout=7200 -k no_option
+
+SCHEDULES ?= 2000
+schedules: $(READY) ## random schedules of many texts at once: SCHEDULES of them, every text compared with itself alone
+	@DRAFTPROOF_SCHEDULES=$(SCHEDULES) $(PYTEST) $(BIN)/python -m pytest $(WORKERS) tests/engines/test_schedules.py --timeout=7200
 
 real: $(READY) ## exactness on the real models in $$DRAFTPROOF_TARGET and $$DRAFTPROOF_DRAFT (slow)
 	@$(BIN)/python -m pytest -m real --timeout=3600 -s

@@ -172,7 +172,7 @@ def test_a_difference_fails_the_run_with_exit_code_1_and_is_written_down(pair, t
 
     monkeypatch.setattr(Matching, "judge", generous)
     file = tmp_path / "result.json"
-    out = run(pair, *BASE, "--json", file)
+    out = run(pair, *BASE, "--k", 3, "--json", file)
     assert out.exit_code == 1
     assert "identical: no (a bug)" in out.stdout
     assert "bug: scoring the same prefix as a block" in " ".join(out.output.split())
@@ -196,7 +196,7 @@ def test_ctrl_c_leaves_the_partial_ledger(pair, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Draft, "propose", interrupted)
     file = tmp_path / "result.json"
-    out = run(pair, *BASE, "--json", file)
+    out = run(pair, *BASE, "--k", 3, "--json", file)
     assert out.exit_code == 130
     assert "target passes" in out.stdout
     assert "interrupted" in out.stdout

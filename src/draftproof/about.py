@@ -59,7 +59,12 @@ class About:
             known = value in self.choices
         elif self.kind in (int, float):
             known = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool)
-            known = known and self.least <= value <= self.most and not (self.above and value == self.least)
+            known = (
+                known
+                and (isinstance(value, Integral) or math.isfinite(value))
+                and self.least <= value <= self.most
+                and not (self.above and value == self.least)
+            )
         else:
             known = isinstance(value, str if self.kind is Path else self.kind)
         if not known:

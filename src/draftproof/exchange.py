@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 
@@ -35,31 +36,6 @@ class Proposal:
         law[self.tokens[i]] = 1
         return law
 
-    def trimmed(self, k: int, width: int, ends: Collection[int]) -> Proposal:
-        """Return what of it can be verified, whatever was offered: at most `k` guesses, ids below `width`, none behind
-        one of `ends`; and nothing of guesses that are no chain.
-        """
-        who = self.source or "the proposer"
-        if self.parents is not None and self.parents != tuple(range(-1, len(self.tokens) - 1)):
-            return Proposal((), self.passes, f"{who} offers a tree of guesses, and only chains are verified")
-        keep, fault = 0, self.fault
-        for token in self.tokens[: max(0, k)]:
-            if not isinstance(token, int):
-                fault = fault or f"{who} offered {token!r}, which is no token"
-                break
-            if not 0 <= token < width:
-                fault = fault or f"{who} offered token {token}, and the target knows {width}"
-                break
-            keep += 1
-            if token in ends:
-                break
-        if keep == len(self.tokens):
-            return self
-        q = None if self.q is None else self.q[:keep]
-        return replace(
-            self, tokens=self.tokens[:keep], q=q, confidence=self.confidence[:keep], parents=None, fault=fault
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -69,3 +45,44 @@ class Verdict:
     """Length of the leading run of guesses that the rule kept."""
     next_token: int
     """The target's own token after that run: a correction, or the bonus after a fully accepted block."""
+
+
+def trimmed(offered: Proposal, k: int, width: int, ends: Collection[int], *, drawn: bool = False) -> Proposal:
+    """Return what of a proposal can be verified, whatever was offered: at most `k` guesses, ids below `width`, none
+    behind one of `ends`; nothing of guesses that are no chain, and with `drawn` none without the law that it is from.
+
+    Raises whatever comes of an offer that is no proposal.
+    """
+    tokens, fault = tuple(offered.tokens), offered.fault if offered.fault is None else str(offered.fault)
+    who = str(offered.source) or "the proposer"
+    passes = max(0, index(offered.passes))
+    if offered.parents is not None and tuple(offered.parents) != tuple(range(-1, len(tokens) - 1)):
+        return Proposal((), passes, f"{who} offers a tree of guesses, and only chains are verified")
+    kept: list[int] = []
+    for i, token in enumerate(tokens[: max(0, k)]):
+        if isinstance(token, bool) or not hasattr(token, "__index__"):
+            fault = fault or f"{who} offered {token!r}, which is no token"
+            break
+        if not 0 <= index(token) < width:
+            fault = fault or f"{who} offered token {token}, and the target knows {width}"
+            break
+        if drawn and offered.q is not None and not _lawful(offered.q[i], index(token), width):
+            fault = fault or f"{who} offered token {token} with a law that it cannot be drawn from"
+            break
+        kept.append(index(token))
+        if token in ends:
+            break
+    confidence = tuple(float(share) for share in offered.confidence)
+    if confidence and (len(confidence) != len(tokens) or not all(0 <= share <= 1.001 for share in confidence)):
+        confidence, fault = (), fault or f"{who} is sure of its guesses in numbers that cannot be: {confidence[:4]}"
+    q = None if offered.q is None else tuple(offered.q[: len(kept)])
+    return Proposal(tuple(kept), passes, fault, q, str(offered.source), confidence[: len(kept)])
+
+
+def _lawful(law: Any, token: int, width: int) -> bool:
+    """Whether a row could be the law that a token was drawn from."""
+    return (
+        len(law) == width
+        and bool(law[token] > 0)
+        and abs(float(sum(law) if isinstance(law, list) else law.sum()) - 1) < 0.01
+    )

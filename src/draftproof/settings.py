@@ -100,7 +100,13 @@ NO_SETTINGS = {
     "assistant_tokenizer": "draft_tokenizer",
 }
 """What is no setting here, though others have it among theirs, and what to use."""
-_EXTRAS = {"adapters": ("peft",), "gguf": ("gguf", "accelerate"), "quantised": ("torchao",), "grammar": ("llguidance",)}
+_EXTRAS = {
+    "adapters": ("peft",),
+    "gguf": ("gguf", "accelerate"),
+    "quantised": ("torchao",),
+    "grammar": ("llguidance",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client"),
+}
 """Optional packages by the extra that brings them."""
 
 

@@ -110,3 +110,19 @@ def test_other_files_are_no_traces(tmp_path, content, says):
     out = invoke("forecast", "--from", file)
     assert out.exit_code == 2, out.output
     assert says in " ".join(out.output.split())
+
+
+def test_a_batch_and_overlapped_schemes_are_priced_beside_it(tmp_path):
+    (tmp_path / "w.jsonl").write_text(json.dumps({"name": "w", "prompts": ["The for statement", "class Reader"]}))
+    files = ("--workload", tmp_path / "w.jsonl", "--trace", tmp_path / "t.jsonl.gz", "--json", tmp_path / "f.json")
+    asked = ("--k", "1,3", "--max-new-tokens", 16, "--batch", "1,4", "--overlap")
+    out = invoke("forecast", "--target", "demo-target", "--draft", "demo-draft", *files, *asked)
+    assert out.exit_code in (0, 3), out.output
+    said = " ".join(out.output.split())
+    for part in ("PEARL", "speculative speculative", "oracle", "texts at once", "at once, of 1, 4"):
+        assert part in said.replace("at none of the batch sizes", "at once"), said
+    again = invoke("forecast", "--from", tmp_path / "t.jsonl.gz", "--k", "1,3", "--batch", "2")
+    assert "texts at once" in again.output
+    shown = page([("f.json", from_json((tmp_path / "f.json").read_text()))])
+    assert "Best fixed k, controller, oracle" in shown and "Texts at once, priced" in shown
+    assert "give whole numbers" in invoke("forecast", "--from", tmp_path / "t.jsonl.gz", "--batch", "0").output

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from draftproof import __version__
-from draftproof.cli import bench, certify, demo, drafts, forecast, one_pass, precondition, report, run, tune
+from draftproof.cli import bench, certify, demo, drafts, forecast, one_pass, precondition, report, run, serve, tune
 from draftproof.cli.options import Parsing
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ for command in (
     run.run,
     one_pass.one_pass,
     precondition.precondition,
+    serve.serve,
     bench.bench,
     drafts.drafts,
     forecast.forecast,

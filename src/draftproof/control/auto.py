@@ -231,6 +231,7 @@ class Run:
         for n in {n for n, _ in self._passes}:
             points[n] = median(seconds for width, seconds in self._passes if width == n)
         overhead_s = max(0.0, median(self._overheads) - (plain_s - one_s)) if self._overheads else 0.0
+        plain_s = max(plain_s, 1e-9)  # a clock may stand still
         more = [max(0.0, between(points, k + 1) - one_s) for k in range(1, self.most + 1)]
         return plain_s, more, draft_s, overhead_s
 

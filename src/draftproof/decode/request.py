@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from numbers import Real
+from operator import index
 from typing import Protocol
 
 from torch import Tensor
 
 from draftproof.clock import Clock
-from draftproof.control import Controller, start
+from draftproof.control import Controller, Fixed, start
 from draftproof.decode.rows import Rows, logprobs_of
 from draftproof.errors import EngineError, brief
-from draftproof.exchange import Proposal, Verdict
+from draftproof.exchange import Proposal, Verdict, trimmed
+from draftproof.interrupts import held_back
 from draftproof.propose.base import Proposer
 from draftproof.records import FinishReason, Generation, Round, Seconds, count
 from draftproof.sampling.chance import Chance, SeededChance
@@ -68,7 +71,14 @@ class Request:
     ) -> None:
         self._width = width
         self._proposer = proposer if controller.most > 0 else None
-        self._controller = start(controller)
+        self._faults: dict[str, None] = {}
+        self._controller: Controller = controller
+        self._most = controller.most
+        try:
+            self._controller = start(controller)
+        except Exception as error:  # the text does not need it
+            self._controller = Fixed(0)
+            self._faults[f"the controller failed at the start, and asks for nothing: {brief(error)}"] = None
         self._stop = stop
         self._clock = clock
         self._sampler = sampler
@@ -82,7 +92,6 @@ class Request:
         self.sequence = list(prompt)
         self._proposal = Proposal(())
         self._rounds: list[Round] = []
-        self._faults: dict[str, None] = {}
         self._asked = 0
         self._entered = self._drafted = 0.0  # when the round began, and when its guesses were made
         self._prompt_s = 0.0
@@ -110,7 +119,7 @@ class Request:
     @property
     def most(self) -> int:
         """The most guesses of a round."""
-        return 0 if self._proposer is None else self._controller.most
+        return 0 if self._proposer is None else self._most
 
     @property
     def reserve(self) -> int:
@@ -129,7 +138,7 @@ class Request:
             self._started = self._left = self._clock.now()
         try:
             self._reused = read(self.sequence[:-1])
-            if introduce and self._controller.next(self._rounds) > 0:
+            if introduce and self._choose() > 0:
                 self.introduce(read=True)
             self._ready = True
         finally:
@@ -170,15 +179,33 @@ class Request:
         has to stand on, and is sent the row of logits behind it. An error of that pass is thrown into it.
         """
         if self._spoiled:
-            raise EngineError("this text was interrupted inside a round, and cannot go on; start it again.")
+            raise EngineError(
+                "this text was interrupted inside a round, or failed there, and cannot go on; start it again."
+            )
         self._entered = self._clock.now()
         self._waited_s += self._entered - self._left
         self._spoiled = self._sampler is not None and (self._judge.draws or self._sampler.keeps_state)
-        self._asked = 0 if self._proposer is None else self._controller.next(self._rounds)
+        self._asked = 0 if self._proposer is None else self._choose()
         k = max(0, min(self._asked, self._stop.remaining - 1))
         self._proposal = yield from self._guessed(k, together=together)
         self._drafted = self._clock.now()
         return self._proposal
+
+    def _choose(self) -> int:
+        """Return how many guesses the controller asks for; nobody trusts it either."""
+        try:
+            asked = index(self._controller.next(tuple(self._rounds)))
+        except Exception as error:
+            self._faults[f"the controller failed, and nothing was guessed: {brief(error)}"] = None
+            return 0
+        return max(0, min(asked, self._most))
+
+    def _floor(self) -> float:
+        floor = getattr(self._controller, "floor", 0.0)
+        if isinstance(floor, Real):
+            return float(floor)
+        self._faults[f"the controller's floor is {floor!r}, which is no number"] = None
+        return 0.0
 
     def _guessed(self, k: int, *, together: bool) -> Guessing:
         if k > 0:
@@ -187,16 +214,16 @@ class Request:
             return Proposal(())
         try:
             if hasattr(self._proposer, "floor"):
-                self._proposer.floor = getattr(self._controller, "floor", 0.0)
+                self._proposer.floor = self._floor()
             chance = self._chance.aside(len(self._rounds))
             guessing = getattr(self._proposer, "guessing", None) if together else None
             if guessing is None:
-                offered: Proposal = self._proposer.propose(self.sequence, k, chance)
+                offered: Proposal = self._proposer.propose(list(self.sequence), k, chance)
             else:
-                offered = yield from guessing(self.sequence, k, chance)
+                offered = yield from guessing(list(self.sequence), k, chance)
+            return trimmed(offered, k, self._width, self._stop.end_tokens, drawn=self._judge.draws)
         except Exception as error:  # whatever it is, the text does not need it
             return Proposal((), fault=f"the proposer failed, and guessed nothing: {brief(error)}")
-        return offered.trimmed(k, self._width, self._stop.end_tokens)
 
     def _tell(self, proposal: Proposal, verdict: Verdict, states: Tensor | None) -> None:
         if proposal.fault:
@@ -222,6 +249,12 @@ class Request:
         the guesses were made. `states` are the final hidden states of the pass's tokens, `[guesses + 1, hidden]` or
         more before them, for a proposer that wants them. `drafting` is its share of draft passes for several.
         """
+        with held_back():  # a round is kept whole, or not at all
+            return self._settle(rows, seconds, beside, states, drafting)
+
+    def _settle(
+        self, rows: Tensor, seconds: float | None, beside: int, states: Tensor | None, drafting: float | None
+    ) -> Round:
         verified = self._clock.now()
         target_s = verified - self._drafted if seconds is None else seconds
         drafted_s = self._drafted - self._entered
@@ -233,6 +266,7 @@ class Request:
         allowed = [*proposal.tokens[: verdict.accepted], verdict.next_token]
         logprobs = None if self._logprobs is None else logprobs_of(rows, allowed, self._logprobs)
         kept: list[int] = []
+        self._spoiled = True  # should something fail in between, text and tokens may be two
         try:
             self._tell(proposal, verdict, states)
             for token in allowed:
@@ -240,7 +274,8 @@ class Request:
                 kept.append(token)
                 if self._stop.push(token):
                     break
-        finally:  # an interrupted round is recorded with what it added, so that tokens and text stay one
+            self._spoiled = False
+        finally:
             self._left = self._clock.now()
             done = Round(
                 proposed=proposal.tokens,
@@ -259,7 +294,6 @@ class Request:
             )
             self._rounds.append(done)
             self._proposal = Proposal(())
-            self._spoiled = False
         return done
 
     def generation(self) -> Generation:
@@ -272,7 +306,7 @@ class Request:
             stop=self._stop.match,
             prompt_tokens=self._prompt_tokens,
             prompt_tokens_reused=self._reused,
-            k=0 if self._proposer is None else self._controller.most,
+            k=self.most,
             rounds=rounds,
             counts=count(rounds),
             seconds=Seconds(

@@ -12,11 +12,15 @@ from draftproof.control.budget import Pace, shares
 from draftproof.decode.seat import GAPS, Guesses, Seat
 from draftproof.errors import EngineError
 from draftproof.models.pool import Memory, Pool
-from draftproof.models.session import CHUNK, ModelSession
+from draftproof.models.session import CHUNK, ModelSession, common_prefix
 from draftproof.models.span import Span
 
 BESIDE = 64
 """Tokens of prompts that are read in one pass beside texts that are being written: a long prompt stops nobody."""
+
+
+SHARED = 16
+"""Tokens that a text has to have in common with one that is being read, to wait for it."""
 
 
 @dataclass(slots=True)
@@ -96,10 +100,19 @@ class Scheduler:
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.at_once:
             text = self.waiting[0].text
+            if any(self._reads_for(seat, text) for seat in self.running):
+                return
             need = sum(pool.growth(None, len(text) + 1) for pool in self._pools) + sum(map(self._growth, self.running))
             if self.running and not self.memory.allows(need):
                 return
             self._seat(self.waiting.pop(0), text)
+
+    def _reads_for(self, seat: Seat, text: Sequence[int]) -> bool:
+        """Whether a prompt is being read that a text begins with too: it then waits, so that this is read once."""
+        if seat.own is None or seat.unread <= 1 or not seat.own.runner.steady:
+            return False
+        shared = common_prefix(seat.text[:-1], text[:-1])
+        return shared - min(shared, len(seat.own.held)) > 0 and shared >= SHARED
 
     @property
     def _pools(self) -> list[Pool]:

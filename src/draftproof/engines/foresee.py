@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from draftproof.control import Fixed
 from draftproof.engines.request import sampler_of
 from draftproof.errors import ConfigError
-from draftproof.exchange import Proposal
+from draftproof.exchange import Proposal, trimmed
 from draftproof.options import Options
 from draftproof.propose.base import Foresight
 
@@ -76,5 +76,5 @@ def foresee(
                 rows = session.read([*prompt, *ahead], len(ahead) - i + 1)
             chance = float(own.law(rows[i % ROWS], [*prompt, *text[:i]])[token])
             odds.append(share / chance if chance > 0 else inf)
-    kept = tuple(one.trimmed(depth, session.width, stop.end_tokens) for one in told.offers)
+    kept = tuple(trimmed(one, depth, session.width, stop.end_tokens) for one in told.offers)
     return Foreseen(kept, told.ranks, tuple(odds), prompt_s)

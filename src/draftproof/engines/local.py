@@ -17,7 +17,7 @@ from draftproof.engines.request import end_tokens_for, sampler_of, seeded_as, st
 from draftproof.engines.stream import Stream, finish
 from draftproof.errors import ConfigError, DivergenceError
 from draftproof.options import Options
-from draftproof.propose.base import Terms
+from draftproof.propose.base import Proposer, Terms, Unmade
 from draftproof.records import Divergence, Generation
 from draftproof.sampling.processors import Processor
 
@@ -92,7 +92,18 @@ class Speculator(ModelPair):
                 f"k is {most}, and the numerics are fixed for {self.k} guesses at most; use a Speculator with "
                 f"k={most}, or with numerics='fast'."
             )
+        if most > self.k == 0 and self._making is not None and self.would_be_fixed:
+            raise ConfigError(
+                f"k is {most}, and this Speculator was opened with k=0, so its numerics are not fixed; use one with "
+                f"k={most}, or with numerics='fast'."
+            )
         return controller
+
+    def _proposer(self, terms: Terms) -> Proposer | None:
+        try:
+            return None if self._making is None else self._making(terms)
+        except Exception as error:  # whatever it is, the text does not need it
+            return Unmade(error)
 
     def parts_of(
         self,
@@ -108,7 +119,7 @@ class Speculator(ModelPair):
         rule = stop_of(self.target, ids, wanted, session.window)
         terms = Terms(session.width, frozenset(end_tokens_for(self.target, wanted)), sampler)
         return rule, {
-            "proposer": None if self._making is None or controller.most == 0 else self._making(terms),
+            "proposer": None if controller.most == 0 else self._proposer(terms),
             "stop": rule,
             "clock": self.clock,
             "sampler": sampler,
@@ -169,9 +180,9 @@ class Speculator(ModelPair):
         """Write a text after each prompt, `at_once` of them in shared passes; return the records in their order.
 
         Compiled, and under fixed numerics, each is the text that `generate` writes, bit for bit. Seconds in a record
-        are the text's shares of passes. `memory` is how many bytes the caches may have. `engines.batch.Batch` hands texts
-        out while they are written, takes others with options of their own, and goes on where one fails; here the first
-        error is raised when the others are done.
+        are the text's shares of passes. `memory` is how many bytes the caches may have. `engines.batch.Batch` hands
+        texts out while they are written, takes others with options of their own, and goes on where one fails; here the
+        first error is raised when the others are done.
         """
         batch = Batch(self, at_once=at_once, memory=memory)
         given: dict[str, Any] = {"chat": chat, "k": k, "processors": processors, **changes}

@@ -113,7 +113,7 @@ def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Nume
     if wanted == "fast" or (wanted == "auto" and alone):
         return Numerics("fast", None, "asked for" if wanted == "fast" else "there is nothing to agree with")
     model = target.model
-    if wanted == "auto" and model.dtype.itemsize >= 4 and not is_quantised(model):
+    if wanted == "auto" and not rounds_coarsely(target):
         return Numerics("fast", None, f"{_name(model.dtype)} rounds in the seventh digit")
     if why := _why_not_fixed(model, k):
         if wanted == "fixed":
@@ -123,6 +123,11 @@ def settle_numerics(wanted: str, target: Loaded, k: int, *, alone: bool) -> Nume
     asked = "asked for" if wanted == "fixed" else f"the rule for {_rounding(model)}"
     price = f"every pass takes {shape} tokens, {_padding_cost(model, shape):.2f} × the time of one over 1 here"
     return Numerics("fixed", shape, f"{asked}: {price}")
+
+
+def rounds_coarsely(target: Loaded) -> bool:
+    """Whether near ties are so frequent that numerics are fixed unless somebody asks for fast ones."""
+    return target.model.dtype.itemsize < 4 or is_quantised(target.model)
 
 
 def _shape(model: PreTrainedModel, k: int) -> int:

@@ -14,7 +14,7 @@ from draftproof.clock import Clock, DeviceClock
 from draftproof.control import Controller, controller_of, policy_of
 from draftproof.control.auto import Auto, Costs
 from draftproof.engines.draft_model import DraftModel
-from draftproof.engines.opening import making_of, name_of, open_model, settle_numerics, warm_up
+from draftproof.engines.opening import making_of, name_of, open_model, rounds_coarsely, settle_numerics, warm_up
 from draftproof.engines.prompt import Messages, prompt_ids
 from draftproof.models.load import Loaded, why_not_compiled
 from draftproof.models.session import ModelSession
@@ -168,6 +168,11 @@ class ModelPair:
     def draft_session(self) -> ModelSession | None:
         """The same of the draft model, where one guesses."""
         return None if self._model is None else self._model.session
+
+    @property
+    def would_be_fixed(self) -> bool:
+        """Whether numerics are fast only because nobody was to guess."""
+        return self._asked_numerics == "auto" and self.target.decoder is None and rounds_coarsely(self.target)
 
     def encode(
         self,

@@ -52,13 +52,16 @@ def _checked(prompt: Sequence[int], width: int, chat: bool) -> list[int]:
         raise ConfigError("a chat prompt must be text; token ids are taken as they are.")
     if isinstance(prompt, bytes) or not isinstance(prompt, Iterable):
         raise ConfigError(f"the prompt is {_brief(prompt)}; give a text, token ids, or messages.")
+    if isinstance(prompt, Mapping):
+        raise ConfigError("the prompt is what a tokenizer returned; give its input_ids, one text's.")
+    prompt = list(prompt)
     if any(isinstance(one, str) for one in prompt):
         raise ConfigError("the prompt is a list of texts; give one text, and call it once for each.")
     if any(isinstance(one, Mapping) for one in prompt):
         raise ConfigError("the prompt is a list of mappings; a conversation is given as messages=[…].")
     try:
         ids = [int(i) for i in prompt]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"the prompt is {_brief(prompt)}; give a text, token ids, or messages.") from None
     if any(i != given for i, given in zip(ids, prompt, strict=True)):
         raise ConfigError("the prompt holds numbers that are not whole; give token ids.")

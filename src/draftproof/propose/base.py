@@ -66,5 +66,21 @@ class Proposer(Protocol):
         ...
 
 
+class Unmade:
+    """Stands for a proposer that could not be made: it fails where that is found out, and the text goes on."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def begin(self, prompt: Sequence[int], reserve: int) -> None:
+        raise self._error
+
+    def propose(self, sequence: Sequence[int], k: int, chance: Chance) -> Proposal:
+        raise self._error
+
+    def hear(self, proposal: Proposal, verdict: Verdict, states: Tensor | None) -> None:
+        raise self._error
+
+
 Making = Callable[[Terms], Proposer]
 """Makes a proposer for each request: a class whose objects are made of `Terms`, or a function."""

@@ -32,7 +32,7 @@ class BatchCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult(Result):
-    """One `draftproof bench --batch`."""
+    """One bench of many texts at once."""
 
     target: str
     draft: str

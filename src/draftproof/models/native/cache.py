@@ -18,6 +18,9 @@ class NativeCache:
         self.decoder = decoder
         self.capacity = 0
         """Slots there is room for."""
+        self.broken = False
+        """Whether something was written that is no number: what stands behind a text is weighed with 0, and 0 times
+        that is no number either."""
         self._data = torch.zeros(0, dtype=torch.uint8)
 
     @property
@@ -51,6 +54,18 @@ class NativeCache:
         twin.need(slots)
         twin._take(self._states(), slots)
         return twin
+
+    def mend(self, start: int) -> None:
+        """Empty the slots from `start` on, if what lies there may be no number."""
+        if not self.broken or not self.capacity:
+            return
+        keys, values = self._states()
+        per_step = keys.shape[-1]
+        keys[:, :, start // LANES, :, start % LANES :] = 0
+        keys[:, :, start // LANES + 1 :] = 0
+        values[:, :, :, start // per_step, :, start % per_step :] = 0
+        values[:, :, :, start // per_step + 1 :] = 0
+        self.broken = start > 0
 
     def move(self, slots: Sequence[int], start: int) -> None:
         """Put what lies in `slots`, in their order, into the slots from `start` on."""

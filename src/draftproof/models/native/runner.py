@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
@@ -44,6 +44,8 @@ class NativeRunner:
             ctypes.byref(decoder.structure), ctypes.byref(angles), into, len(spans), logits.data_ptr()
         )
         del held, tables
+        if bool(logits[:, 0].isnan().any()):
+            self._doubt(span.cache for span in spans)
         rows = torch.split(logits[:, : self.width], [span.last for span in spans])
         return [Rows(own, wanted) for own, wanted in zip(rows, states, strict=True)]
 
@@ -73,7 +75,15 @@ class NativeRunner:
             sure,
         )
         del held, tables
+        if any(share != share for share in sure[:done]):
+            self._doubt([cache])
         return written[:done], sure[:done]
+
+    @staticmethod
+    def _doubt(caches: Iterable[Cache]) -> None:
+        for cache in caches:
+            assert isinstance(cache, NativeCache)
+            cache.broken = True
 
     def _fill(self, into: native.Span, span: Span, ahead: int = 0) -> list[object]:
         """Say in the kernels' words what the span says; return what has to outlive the pass.
@@ -87,6 +97,7 @@ class NativeRunner:
             some = list(span.tokens[:8])
             raise ConfigError(f"token ids must lie between 0 and {self.width - 1}, got {some}.")
         cache.need(span.end + ahead)
+        cache.mend(span.start)
         into.place.cache, into.place.capacity = cache.address, cache.capacity
         into.count, into.start, into.last = len(span.tokens), span.start, span.last
         tokens = _integers(span.tokens)
