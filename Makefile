@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-oldest check docs format real passes bits memory first-token draft-context control fuzz schedules clean
+.PHONY: help setup demo test test-oldest check docs format real passes prompts bits memory first-token draft-context control fuzz schedules soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -59,12 +59,19 @@ SCHEDULES ?= 2000
 schedules: $(READY) ## random schedules of many texts at once: SCHEDULES of them, every text compared with itself alone
 	@DRAFTPROOF_SCHEDULES=$(SCHEDULES) $(PYTEST) $(BIN)/python -m pytest $(WORKERS) tests/engines/test_schedules.py --timeout=7200
 
+MINUTES ?= 10
+soak: $(READY) ## 64 clients on a real server for MINUTES, every text compared with itself alone
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+
 real: $(READY) ## exactness on the real models in $$DRAFTPROOF_TARGET and $$DRAFTPROOF_DRAFT (slow)
 	@$(BIN)/python -m pytest -m real --timeout=3600 -s
 
 PAIR = $(DRAFTPROOF_TARGET) $(DRAFTPROOF_DRAFT)
 passes: $(READY) ## pass times against the roofline, of the real models
 	@$(BIN)/python benchmarks/passes.py $(or $(strip $(PAIR)),demo-target demo-draft)
+
+prompts: $(READY) ## how fast the real target reads prompts, compiled and through transformers
+	@$(BIN)/python benchmarks/prompts.py $(or $(DRAFTPROOF_TARGET),demo-target)
 
 bits: $(READY) ## speculation on and off, bit for bit: 200 prompts, four k, two number formats
 	@$(BIN)/python benchmarks/bits.py

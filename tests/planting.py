@@ -14,7 +14,6 @@ from draftproof.decode.rows import Rows
 from draftproof.decode.stop import Stop
 from draftproof.decode.strings import StopStrings
 from draftproof.engines.local import Speculator
-from draftproof.exchange import Proposal
 from draftproof.sampling import processors as processors_module
 from draftproof.sampling import sampler as sampler_module
 from draftproof.sampling.chance import SeededChance
@@ -191,8 +190,8 @@ def at_the_end_of_a_round(patch, hide):
 
 
 def nobody_stops_behind_a_guessed_end(patch):
-    right = Proposal.trimmed
-    patch.setattr(Proposal, "trimmed", lambda self, k, width, ends: right(self, k, width, ()))
+    right = request_module.trimmed
+    patch.setattr(request_module, "trimmed", lambda offered, k, width, ends, **how: right(offered, k, width, (), **how))
     patch.setattr(Rows, "_is_over", lambda self, i: False)
 
 

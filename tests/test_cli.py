@@ -48,7 +48,7 @@ def record(pair, tmp_path, *arguments, **kwargs):
 
 
 def test_a_run_prints_the_text_the_ledger_and_the_proof(pair):
-    out = run(pair, "--prompt", "Hello", "--repeats", 2)
+    out = run(pair, "--prompt", "Hello", "--repeats", 2, "--k", 3)
     assert out.exit_code == 0, out.output
     for row in ("target passes", "draft passes", "guesses", "accepted", "discarded", "acceptance rate", "c: a draft"):
         assert row in out.stdout

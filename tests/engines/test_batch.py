@@ -149,6 +149,21 @@ def test_under_load_nobody_guesses():
     assert not any(text.generation.counts.proposed for text in texts.values())
 
 
+@pytest.mark.failing_proposer
+@pytest.mark.parametrize("k", [3, "auto"])
+@pytest.mark.parametrize("length", [4, 200])
+def test_a_draft_whose_passes_fail_costs_speed_only(pair, k, length):
+    prompt = [1 + i % 290 for i in range(length)]
+    runner = pair.draft_session.runner
+    try:
+        runner.run = lambda spans: (_ for _ in ()).throw(RuntimeError("no memory"))
+        ((_, text),) = write_many(Batch(pair), [prompt], k=k, max_new_tokens=12)
+    finally:
+        del runner.run
+    assert text.generation.tokens == pair.generate(prompt, k=0, max_new_tokens=12).tokens
+    assert "no memory" in text.generation.warnings[0]
+
+
 def test_a_failure_of_the_pass_itself_is_said(pair):
     batch = Batch(pair)
     batch.add([5, 9], max_new_tokens=5)

@@ -119,24 +119,31 @@ class Run:
         """Return how many guesses to ask for."""
         if self._decided == len(rounds):
             return self._k
-        for done in rounds[self._seen :]:
-            self.hear(done)
-        self._seen = self._decided = len(rounds)
+        self.learn(rounds)
+        self._decided = len(rounds)
         self._k = self._choose(len(rounds))
         return self._k
 
+    def learn(self, rounds: Sequence[Round]) -> None:
+        """Take in the rounds that are new."""
+        for done in rounds[self._seen :]:
+            self.hear(done)
+        self._seen = len(rounds)
+
     def hear(self, done: Round) -> None:
-        """Learn from a round."""
+        """Learn from a round; of one whose pass was shared with other texts, not what it took."""
         n = len(done.proposed)
-        if not n:
-            self._plain.append((done.target_s, done.draft_s + done.target_s + done.overhead_s))
-            return
-        self._passes.append((n + 1, done.target_s))
-        self._drafts.append(done.draft_s / (done.draft_passes or n))
-        self._overheads.append(done.overhead_s)
         spent_s = done.draft_s + done.target_s + done.overhead_s
-        self._new.append((done.accepted + 1, spent_s))
-        self._pace = FORGET * self._pace[0] + done.accepted + 1, FORGET * self._pace[1] + spent_s
+        if not n:
+            if not done.beside:
+                self._plain.append((done.target_s, spent_s))
+            return
+        if not done.beside:
+            self._passes.append((n + 1, done.target_s))
+            self._drafts.append(done.draft_s / (done.draft_passes or n))
+            self._overheads.append(done.overhead_s)
+            self._new.append((done.accepted + 1, spent_s))
+            self._pace = FORGET * self._pace[0] + done.accepted + 1, FORGET * self._pace[1] + spent_s
         tested = min(done.accepted + 1, n)
         self._books[self._streak].enter(done.accepted, tested)
         self._streak = done.accepted == n
@@ -235,10 +242,16 @@ class Run:
         more = [max(0.0, between(points, k + 1) - one_s) for k in range(1, self.most + 1)]
         return plain_s, more, draft_s, overhead_s
 
-    def survive(self) -> list[float]:
-        """Return the chance that each of the next guesses stands."""
+    def tested(self) -> tuple[float, float]:
+        """Return how many guesses were right, and put to the test, less what is forgotten."""
         right, tested = (sum(sum(getattr(book, name)) for book in self._books) for name in ("right", "tested"))
-        usual = (right + PRIOR * WEIGHT) / (tested + WEIGHT) if tested else HOPED
+        return right, tested
+
+    def survive(self, prior: float = PRIOR, weight: float = WEIGHT) -> list[float]:
+        """Return the chance that each of the next guesses stands; `prior`, for so many verdicts, is supposed before."""
+        right, tested = (sum(sum(getattr(book, name)) for book in self._books) for name in ("right", "tested"))
+        known = tested or weight > WEIGHT
+        usual = (right + prior * weight) / (tested + weight) if known else HOPED
         book = self._books[self._streak]
         here = (sum(book.right) + usual * LIKE) / (sum(book.tested) + LIKE)
         stands, found = 1.0, []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
+from operator import index
 from typing import Protocol, cast
 
+from draftproof.errors import brief
 from draftproof.records import Round
 
 
@@ -42,3 +45,36 @@ def start(controller: Controller) -> Controller:
     """Return what chooses for one request."""
     fresh = getattr(controller, "start", None)
     return controller if fresh is None else cast("Controller", fresh())
+
+
+class Contained:
+    """A controller for one request that nobody trusts: what fails in it, or is no number, is said in `faults`, and
+    nothing is asked for.
+    """
+
+    def __init__(self, controller: Controller, faults: dict[str, None]) -> None:
+        self.most = controller.most
+        self._faults = faults
+        self._controller: Controller = Fixed(0)
+        try:
+            self._controller = start(controller)
+        except Exception as error:  # the text does not need it
+            faults[f"the controller failed at the start, and asks for nothing: {brief(error)}"] = None
+
+    def next(self, rounds: Sequence[Round]) -> int:
+        """Return how many guesses it asks for, at most `most`."""
+        try:
+            asked = index(self._controller.next(rounds))
+        except Exception as error:
+            self._faults[f"the controller failed, and nothing was guessed: {brief(error)}"] = None
+            return 0
+        return max(0, min(asked, self.most))
+
+    @property
+    def floor(self) -> float:
+        """Return its floor."""
+        floor = getattr(self._controller, "floor", 0.0)
+        if isinstance(floor, Real):
+            return float(floor)
+        self._faults[f"the controller's floor is {floor!r}, which is no number"] = None
+        return 0.0

@@ -7,7 +7,8 @@ from typing import cast
 
 from draftproof.clock import Clock
 from draftproof.control import Controller, controller_of
-from draftproof.decode.request import Request, StopRule
+from draftproof.decode.request import Request
+from draftproof.decode.stop import StopRule
 from draftproof.models.session import ModelSession, Session, Whole
 from draftproof.propose.base import Proposer
 from draftproof.records import Generation, Round

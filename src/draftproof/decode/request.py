@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from numbers import Real
-from operator import index
-from typing import Protocol
 
 from torch import Tensor
 
 from draftproof.clock import Clock
-from draftproof.control import Controller, Fixed, start
+from draftproof.control import Controller
+from draftproof.control.base import Contained
 from draftproof.decode.rows import Rows, logprobs_of
+from draftproof.decode.stop import StopRule
 from draftproof.errors import EngineError, brief
 from draftproof.exchange import Proposal, Verdict, trimmed
 from draftproof.interrupts import held_back
 from draftproof.propose.base import Proposer
-from draftproof.records import FinishReason, Generation, Round, Seconds, count
+from draftproof.records import Generation, Round, Seconds, count
 from draftproof.sampling.chance import Chance, SeededChance
 from draftproof.sampling.sampler import Sampler
 from draftproof.verify import JUDGES
 
 Guessing = Generator[Sequence[int], Tensor, Proposal]
 """Yields what the draft has to stand on, is sent the row of logits behind it, and returns the proposal."""
-
-
-class StopRule(Protocol):
-    """What a request needs to know about the end of a text; `decode.stop.Stop` is the usual one."""
-
-    text: str
-    reason: FinishReason | None
-    match: int | str | None
-
-    @property
-    def remaining(self) -> int: ...
-
-    @property
-    def end_tokens(self) -> frozenset[int]: ...
-
-    @property
-    def warning(self) -> str | None: ...
-
-    def push(self, token: int) -> bool: ...
-
-    def cancel(self) -> None: ...
 
 
 class Request:
@@ -72,13 +50,7 @@ class Request:
         self._width = width
         self._proposer = proposer if controller.most > 0 else None
         self._faults: dict[str, None] = {}
-        self._controller: Controller = controller
-        self._most = controller.most
-        try:
-            self._controller = start(controller)
-        except Exception as error:  # the text does not need it
-            self._controller = Fixed(0)
-            self._faults[f"the controller failed at the start, and asks for nothing: {brief(error)}"] = None
+        self._controller = Contained(controller, self._faults)
         self._stop = stop
         self._clock = clock
         self._sampler = sampler
@@ -119,7 +91,7 @@ class Request:
     @property
     def most(self) -> int:
         """The most guesses of a round."""
-        return 0 if self._proposer is None else self._most
+        return 0 if self._proposer is None else self._controller.most
 
     @property
     def reserve(self) -> int:
@@ -138,7 +110,7 @@ class Request:
             self._started = self._left = self._clock.now()
         try:
             self._reused = read(self.sequence[:-1])
-            if introduce and self._choose() > 0:
+            if introduce and self._controller.next(tuple(self._rounds)) > 0:
                 self.introduce(read=True)
             self._ready = True
         finally:
@@ -168,6 +140,11 @@ class Request:
             self._proposer = None
             self._faults[f"the proposer failed at the start, and guesses nothing: {brief(error)}"] = None
 
+    def do_without(self, error: Exception) -> None:
+        """Go on without the proposer, whose driver could not serve it."""
+        self._proposer = None
+        self._faults[f"the proposer failed, and guesses nothing any more: {brief(error)}"] = None
+
     def propose(self) -> Proposal:
         """Begin a round: return the guesses that the target has to judge, perhaps none."""
         for _ in self.proposing(together=False):
@@ -185,27 +162,11 @@ class Request:
         self._entered = self._clock.now()
         self._waited_s += self._entered - self._left
         self._spoiled = self._sampler is not None and (self._judge.draws or self._sampler.keeps_state)
-        self._asked = 0 if self._proposer is None else self._choose()
+        self._asked = 0 if self._proposer is None else self._controller.next(tuple(self._rounds))
         k = max(0, min(self._asked, self._stop.remaining - 1))
         self._proposal = yield from self._guessed(k, together=together)
         self._drafted = self._clock.now()
         return self._proposal
-
-    def _choose(self) -> int:
-        """Return how many guesses the controller asks for; nobody trusts it either."""
-        try:
-            asked = index(self._controller.next(tuple(self._rounds)))
-        except Exception as error:
-            self._faults[f"the controller failed, and nothing was guessed: {brief(error)}"] = None
-            return 0
-        return max(0, min(asked, self._most))
-
-    def _floor(self) -> float:
-        floor = getattr(self._controller, "floor", 0.0)
-        if isinstance(floor, Real):
-            return float(floor)
-        self._faults[f"the controller's floor is {floor!r}, which is no number"] = None
-        return 0.0
 
     def _guessed(self, k: int, *, together: bool) -> Guessing:
         if k > 0:
@@ -214,7 +175,7 @@ class Request:
             return Proposal(())
         try:
             if hasattr(self._proposer, "floor"):
-                self._proposer.floor = self._floor()
+                self._proposer.floor = self._controller.floor
             chance = self._chance.aside(len(self._rounds))
             guessing = getattr(self._proposer, "guessing", None) if together else None
             if guessing is None:
@@ -295,6 +256,16 @@ class Request:
             self._rounds.append(done)
             self._proposal = Proposal(())
         return done
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds so far."""
+        return tuple(self._rounds)
+
+    @property
+    def remaining(self) -> int:
+        """How many tokens the limit still allows."""
+        return self._stop.remaining
 
     def generation(self) -> Generation:
         """Return the record so far; a text that has not ended counts as cancelled."""

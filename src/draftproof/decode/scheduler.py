@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from draftproof.clock import Clock
+from draftproof.control.auto import PRIOR, PROBING
 from draftproof.control.budget import Pace, shares
 from draftproof.decode.seat import GAPS, Guesses, Seat
 from draftproof.errors import EngineError
@@ -19,6 +20,8 @@ BESIDE = 64
 """Tokens of prompts that are read in one pass beside texts that are being written: a long prompt stops nobody."""
 
 
+POOLED = 6.0
+"""Verdicts that what is known of all texts' guesses stands for at one text."""
 SHARED = 16
 """Tokens that a text has to have in common with one that is being read, to wait for it."""
 
@@ -158,8 +161,10 @@ class Scheduler:
             if room > 0:
                 spans[seat] = self._plan(seat.drafts_own, seat.draft.view(seat.text), room)
                 room -= len(spans[seat].tokens)
-        if spans:
-            self._run_draft(spans)
+        if spans and isinstance(failed := self._run_draft(spans), Exception):
+            for seat in spans:
+                seat.request.do_without(failed)
+                seat.draft = None
 
     @staticmethod
     def _plan(session: ModelSession, text: Sequence[int], most: int, last: int = 1, *, states: bool = False) -> Span:
@@ -169,29 +174,62 @@ class Scheduler:
     def _share(self, ready: Sequence[Seat]) -> None:
         """Say to those that leave it to the scheduler how many guesses to ask for."""
         mine = [(seat, seat.told, seat.learned) for seat in ready if seat.told is not None and seat.learned is not None]
-        if not mine:
+        for seat, _, learned in mine:
+            learned.learn(seat.request.rounds)
+        if len(self.running) == 1:
+            for seat, told, learned in mine:  # a budget for one: its own controller's
+                told.k, told.floor = learned.next(seat.request.rounds), learned.floor
+                seat.wanted = seat.wanted or told.k > 0
             return
-        survive = [learned.survive() for _, _, learned in mine]
+        if not mine or self.pace.known == 0:
+            return
         drafting = self.draft_pace if self.draft is not None else Pace({1: 0.0})
-        worth = 0.0
-        if self.pace.known == 0:
-            ks = [0] * len(mine)
-        elif drafting.known == 0:
-            ks = [1] * len(mine)
-        else:
-            ks, rate = shares(survive, len(ready), self.pace, drafting)
-            n, rows = len(ready) + sum(ks), max(1, sum(k > 0 for k in ks))
-            worth = rate * (self.pace(n + 1) - self.pace(n) + drafting(rows) / rows)
+        if drafting.known == 0:
+            self._time_draft()
+        right, tested = map(sum, zip(*(learned.tested() for _, _, learned in mine), strict=True))
+        usual = (right + PRIOR * POOLED) / (tested + POOLED)
+        survive = [learned.survive(usual, POOLED) for _, _, learned in mine]
+        busy = len(self.running)  # those whose prompts are still read will be there
+        ks, rate = shares(survive, busy, self.pace, drafting)
+        n, rows = busy + sum(ks), max(1, sum(k > 0 for k in ks))
+        step_s = self.pace(n + 1) - self.pace(n) + drafting(rows) / rows
         for (seat, told, learned), k, chances in zip(mine, ks, survive, strict=True):
             seat.unasked += 1
-            if k == 0 and seat.unasked > seat.gap:
-                k, seat.gap = 1, min(GAPS[1], 2 * seat.gap)
-            elif k > 0:
-                seat.gap = GAPS[0]
+            if k == 0:
+                k = self._probes(seat, rate * step_s, drafting)
+            elif not seat.wanted:
+                k = k if self._earns(seat, k, chances, rate, step_s, drafting) else 0
             if k > 0:
                 seat.unasked, seat.wanted = 0, True
             told.k = 0 if seat.behind > self.beside else k
-            told.floor = learned.floor_at(worth, chances)
+            told.floor = learned.floor_at(rate * step_s, chances)
+
+    def _time_draft(self) -> None:
+        """Find out what a draft pass takes, before anybody is asked to guess."""
+        assert self.draft is not None
+        session = self.draft.like.another()
+        for _ in range(2):  # the first is a warm-up
+            started = self.clock.now()
+            session.runner.run([Span(session.cache, [0], 0)])
+            spent = self.clock.now() - started
+        self.draft_pace.learn(1, spent)
+
+    def _probes(self, seat: Seat, worth: float, drafting: Pace) -> int:
+        """Return whether a text is tried with one guess: seldom, and not where even a right one would not pay."""
+        if worth >= 1 or not seat.wanted:
+            return 0
+        cost_s = drafting(1) + max(0.0, drafting(1 + seat.behind) - drafting(1))
+        if seat.unasked <= max(seat.gap, len(self.running) * cost_s / (PROBING * self.pace(len(self.running)))):
+            return 0
+        seat.gap = min(GAPS[1], 2 * seat.gap)
+        return 1
+
+    def _earns(self, seat: Seat, k: int, chances: Sequence[float], rate: float, step_s: float, drafting: Pace) -> bool:
+        """Return whether a text's guesses will win back, before it ends, that its draft has to read it first."""
+        gain = sum(chances[:k]) - rate * k * step_s
+        rounds = seat.request.remaining / (1 + sum(chances[:k]))
+        unread = len(seat.text)  # its draft has not been asked for anything
+        return gain * rounds > rate * max(0.0, drafting(unread) - drafting(1))
 
     def _guess(self, ready: Sequence[Seat]) -> None:
         """Have all that are ready guess, those with a draft model in shared passes."""
@@ -221,8 +259,7 @@ class Scheduler:
             return error
         spent, tokens = self.clock.now() - started, sum(len(span.tokens) for span in spans.values())
         self.counts.draft_passes += 1
-        if all(len(span.tokens) <= 2 for span in spans.values()):
-            self.draft_pace.learn(len(spans), spent)
+        self.draft_pace.learn(tokens, spent)
         for seat, span in spans.items():
             sessions[seat].commit(span)
             seat.drafting_s += spent * len(span.tokens) / tokens
@@ -259,8 +296,6 @@ class Scheduler:
             try:
                 beside = tokens - len(span.tokens)
                 done = seat.request.settle(rows.logits, mine, beside, rows.states, seat.drafting_s)
-                if seat.learned is not None:
-                    seat.learned.hear(done)
                 seat.on_round(done)
             except Exception as error:
                 seat.error = error

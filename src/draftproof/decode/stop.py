@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from draftproof.decode.strings import StopStrings
 from draftproof.errors import ConfigError
 from draftproof.models.tokens import TextStream
 from draftproof.records import FinishReason
+
+
+class StopRule(Protocol):
+    """What a request needs to know about the end of a text; `Stop` is the usual one."""
+
+    text: str
+    reason: FinishReason | None
+    match: int | str | None
+
+    @property
+    def remaining(self) -> int: ...
+
+    @property
+    def end_tokens(self) -> frozenset[int]: ...
+
+    @property
+    def warning(self) -> str | None: ...
+
+    def push(self, token: int) -> bool: ...
+
+    def cancel(self) -> None: ...
 
 
 class Stop:

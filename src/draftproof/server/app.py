@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,17 +12,19 @@ from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draftproof import __version__
-from draftproof.records import Generation
 from draftproof.server.asking import Chat, Completion
-from draftproof.server.engine import Ended, Engine, Piece, Running, Wanted
+from draftproof.server.engine import Engine
 from draftproof.server.metrics import Metrics
-from draftproof.server.problems import ApiError, problem_of
+from draftproof.server.problems import ApiError, error_of_body, problem_of
 from draftproof.server.replies import Form
+from draftproof.server.streams import streamed, until_gone, whole
+from draftproof.server.texts import Running
 
 LARGEST_BODY = 8 << 20
 """Bytes of a request at most."""
@@ -72,6 +73,8 @@ def make_app(serving: Serving) -> FastAPI:
 
     app = FastAPI(title="draftproof", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
 
+    app.add_middleware(_Limited)
+
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
@@ -87,7 +90,7 @@ def make_app(serving: Serving) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _refuse(_error_of_body(error))
+        return _refuse(error_of_body(error))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
@@ -116,7 +119,7 @@ def make_app(serving: Serving) -> FastAPI:
         try:
             wanted = await asyncio.to_thread(asked.wanted, speculator)
         except Exception as error:
-            raise problem_of(error) from error
+            raise problem_of(error, asked) from error
         if engine.waiting + len(wanted) > engine.max_queue:
             raise ApiError(429, f"{engine.waiting} texts are waiting; come again later.", code="queue_full")
         form = Form(asked, name, speculator.target.tokenizer)
@@ -126,21 +129,21 @@ def make_app(serving: Serving) -> FastAPI:
                 for one in running:
                     one.cancel()
                 raise ApiError(400, "echo is not streamed; leave out stream.", param="stream")
-            return await _streamed(form, wanted, running)
-        whole = asyncio.ensure_future(asyncio.gather(*(_whole(one) for one in running)))
-        gone = asyncio.ensure_future(_until_gone(request))
+            return await streamed(form, wanted, running)
+        all_of = asyncio.ensure_future(asyncio.gather(*(whole(one) for one in running)))
+        gone = asyncio.ensure_future(until_gone(request))
         try:
-            waits: set[asyncio.Future[Any]] = {whole, gone}
+            waits: set[asyncio.Future[Any]] = {all_of, gone}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not whole.done():
+            if not all_of.done():
                 raise ApiError(499, "the client has gone.")
             try:
-                return JSONResponse(form.answer(wanted, whole.result()))
+                return JSONResponse(form.answer(wanted, all_of.result()))
             except Exception as error:
-                raise problem_of(error) from error
+                raise problem_of(error, asked) from error
         finally:
             gone.cancel()
-            whole.cancel()
+            all_of.cancel()
             for one in running:
                 one.cancel()
 
@@ -222,87 +225,24 @@ def _told(running: Running) -> dict[str, Any]:
     }
 
 
-async def _whole(running: Running) -> Ended:
-    async for piece in running.pieces():
-        if isinstance(piece, Ended):
-            return piece
-    raise AssertionError("a text ends")
+class _Limited:
+    """Refuses bodies that are too large, however they come."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
-async def _until_gone(request: Request) -> None:
-    while not await request.is_disconnected():
-        await asyncio.sleep(0.05)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
 
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > LARGEST_BODY:
+                raise HTTPException(413, f"the body is larger than {LARGEST_BODY} bytes.")
+            return message
 
-async def _streamed(form: Form, wanted: Sequence[Wanted], running: Sequence[Running]) -> Response:
-    """Answer in pieces: an error before the first of them is an HTTP error."""
-    merged = _merged(running)
-    try:
-        begin = await anext(merged)
-    except Exception as error:
-        raise problem_of(error) from error
-
-    async def events() -> AsyncIterator[str]:
-        places, ended = [0] * len(running), dict[int, Generation]()
-        started: set[int] = set()
-        options = form.asked.stream_options
-        buffered = isinstance(form.asked, Chat) and bool(form.asked.tools)  # what calls a tool is known at the end
-        index, event = begin
-        try:
-            while True:
-                if index not in started:
-                    started.add(index)
-                    if chunk := form.first(index):
-                        yield _event(chunk)
-                if isinstance(event, Piece):
-                    if not buffered and (chunk := form.piece(index, event, places[index])):
-                        yield _event(chunk)
-                    places[index] += len(event.text)
-                elif event.generation is not None:
-                    ended[index] = event.generation
-                    for chunk in form.last(index, event.generation):
-                        yield _event(chunk)
-                index, event = await anext(merged)
-        except StopAsyncIteration:
-            if options is not None and options.include_usage:
-                yield _event(form.usage_chunk(wanted, [ended[i] for i in sorted(ended)]))
-        except Exception as error:
-            yield _event(problem_of(error).body())
-        finally:
-            for one in running:
-                one.cancel()
-        yield "data: [DONE]\n\n"
-
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-
-
-async def _merged(running: Sequence[Running]) -> AsyncIterator[tuple[int, Piece | Ended]]:
-    """Yield what any of the texts tells, with whose it is."""
-    merged: asyncio.Queue[tuple[int, Piece | Ended | Exception]] = asyncio.Queue()
-
-    async def follow(index: int, one: Running) -> None:
-        try:
-            async for piece in one.pieces():
-                merged.put_nowait((index, piece))
-        except Exception as error:
-            merged.put_nowait((index, error))
-
-    tasks = [asyncio.ensure_future(follow(i, one)) for i, one in enumerate(running)]
-    left = len(running)
-    try:
-        while left:
-            index, event = await merged.get()
-            if isinstance(event, Exception):
-                raise event
-            left -= isinstance(event, Ended)
-            yield index, event
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
+        await self._app(scope, counted, send)
 
 
 def _refuse(problem: ApiError) -> Response:
@@ -322,16 +262,3 @@ def _check_model(asked: str | None, name: str) -> None:
         raise ApiError(
             404, f"the model {asked!r} is not served here; it is {name!r}.", param="model", code="model_not_found"
         )
-
-
-def _error_of_body(error: RequestValidationError) -> ApiError:
-    """Return the first thing that is wrong with a body, by the name of the parameter."""
-    first = error.errors()[0]
-    place = [str(part) for part in first.get("loc", ()) if part != "body"]
-    name = place[0] if place else None
-    if first.get("type") == "extra_forbidden":
-        return ApiError(400, f"{name} is unknown here; leave it out.", param=name, code="unknown_parameter")
-    if first.get("type") == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}.")
-    what = f"{'.'.join(place)}: {first.get('msg', 'it cannot be')}" if place else str(first.get("msg"))
-    return ApiError(422 if not place else 400, what, param=name)

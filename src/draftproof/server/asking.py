@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from draftproof.engines.local import Speculator
 from draftproof.errors import ConfigError
 from draftproof.options import Options
-from draftproof.server.engine import Wanted
 from draftproof.server.problems import ApiError
+from draftproof.server.texts import Wanted
 
 MOST_N, MOST_PROMPTS, MOST_STOPS, LONGEST_STOP, LARGEST_SCHEMA = 128, 128, 16, 1000, 1 << 16
 """Limits of a request: texts of a prompt, prompts, stop strings, characters of one, bytes of a schema or expression."""
@@ -148,7 +148,7 @@ class Completion(Asked):
         found = []
         for prompt in prompts:
             ids = _ids(speculator, prompt, None)
-            room = _room(speculator, ids, asked)
+            room = _room(speculator, ids, asked, "prompt")
             found += texts(
                 self,
                 ids,
@@ -204,7 +204,7 @@ class Chat(Asked):
         except ConfigError as error:
             raise ApiError(400, str(error), param="messages") from error
         asked = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
-        room = _room(speculator, ids, asked)
+        room = _room(speculator, ids, asked, "messages")
         if asked == 0:
             raise ApiError(400, "max_tokens is 0; a chat writes at least one token.", param="max_tokens")
         if self.top_logprobs and not self.logprobs:
@@ -230,7 +230,7 @@ def _ids(speculator: Speculator, prompt: str | list[int], param: str | None) -> 
         raise ApiError(400, str(error), param=param or "prompt") from error
 
 
-def _room(speculator: Speculator, ids: list[int], asked: int | None) -> int:
+def _room(speculator: Speculator, ids: list[int], asked: int | None, param: str) -> int:
     """Return how many tokens may follow, of those that are asked for. Raises `ApiError` where there is no room."""
     window = speculator.target_window
     room = UNBOUNDED if window is None else window - len(ids)
@@ -238,7 +238,7 @@ def _room(speculator: Speculator, ids: list[int], asked: int | None) -> int:
         raise ApiError(
             400,
             f"This model's maximum context length is {window} tokens, and the prompt has {len(ids)}; shorten it.",
-            param="messages",
+            param=param,
             code="context_length_exceeded",
         )
     return room if asked is None else min(asked, room)

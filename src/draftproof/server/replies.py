@@ -12,7 +12,7 @@ from typing import Any
 
 from draftproof.records import Generation, Logprob
 from draftproof.server.asking import Chat, Completion
-from draftproof.server.engine import Ended, Piece, Wanted
+from draftproof.server.texts import Ended, Piece, Wanted
 
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
